@@ -1,0 +1,1 @@
+//! Laneway: shard runtime, partition.
