@@ -1,1 +1,16 @@
-//! Laneway: vsr.
+//! The consensus core: one replica of one lane, as a state machine without I/O. Events go in (a proposal, a finished
+//! write, a finished flush, a finished apply), effects come out (write this entry, apply that one).
+//!
+//! This first core runs a roster of one: the quorum is the replica itself, and an entry commits when it is as durable
+//! here as its class asks. The interface is the one that several replicas need: entries are numbered, carry the view,
+//! commit in order only, and nothing is answered before its apply.
+//!
+//! Reading order: [`entry`] (what a log holds), [`replica`] (the state machine), [`invariants`] (what always holds).
+#![forbid(unsafe_code)]
+
+pub mod entry;
+pub mod invariants;
+pub mod replica;
+
+pub use entry::{Durability, Entry, EntryBody, View};
+pub use replica::{Effect, Frontier, ProposeError, Replica};
