@@ -1,1 +1,28 @@
-//! Laneway: reads.
+//! Reading messages, as data: where a read starts, which batches it takes and where it cuts them, which reads are
+//! parked and what wakes them, and the arithmetic of their deadlines. No file, no clock, no runtime: the caller brings
+//! the time and the bytes.
+//!
+//! Reading order: [`time`] and [`deadlines`] (when a read ends), [`start`] (where it begins), [`tail`] (what is in
+//! memory), [`plan`] (memory or disk), [`selection`] (which bytes go out), [`waiters`] (reads that wait for a commit).
+#![forbid(unsafe_code)]
+
+pub mod deadlines;
+pub mod invariants;
+pub mod plan;
+mod record;
+pub mod selection;
+pub mod start;
+pub mod tail;
+pub mod time;
+pub mod waiters;
+
+pub use deadlines::{Deadlines, DeferredTimes};
+pub use plan::{DiskRead, PartitionView, PollPlan, PollRequest, wake_at};
+pub use selection::{ChunkEnd, ReadLimits, SelectError, Selection, Selector};
+pub use start::{Start, StartError, Strategy};
+pub use tail::{MemoryTail, StoredBatch};
+pub use time::Nanos;
+pub use waiters::{
+    Admission, ConnectionId, Expired, ParkRefused, Requester, SessionKey, Waiter, WaiterId, WaiterLimits,
+    Waiters, WakeAt,
+};

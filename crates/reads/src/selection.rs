@@ -1,0 +1,384 @@
+//! Which bytes a read takes: contiguous messages, whole batches as they are, the first and the last cut where needed.
+//!
+//! A whole batch goes out as one part, byte for byte as it is stored. A cut one goes out as two: a fresh header and a
+//! slice of the stored frames. Nothing is copied but those 256 bytes.
+//!
+//! Source: reads specification, sections 2.1 and 2.3 to 2.5.
+
+use bytes::Bytes;
+use laneway_wire::{Offset, Status};
+
+use crate::record::{self, Record, Scan};
+use crate::start::Start;
+use crate::tail::{MemoryTail, StoredBatch};
+
+/// Most bytes of records in one reply unless configured otherwise. Source: reads specification, section 10.
+pub const READ_BYTES_MAX: u32 = 16 * 1024 * 1024;
+/// Bytes of a poll reply before its records. A client's byte limit counts them. Source: reads specification, section
+/// 10.
+pub const POLL_HEAD_BYTES: u32 = 40;
+/// A disk selection below this part of the buffers it would keep alive is copied out instead.
+const SPARSE_PART: u64 = 4;
+/// Buffers below this size are not worth a copy.
+const SPARSE_BYTES_MIN: u64 = 64 * 1024;
+
+/// What a read may return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// Most messages.
+    pub messages: u32,
+    /// Most bytes of records: each batch counts its header and the frames that are taken. One larger first message
+    /// comes alone in spite of it.
+    pub record_bytes: u64,
+}
+
+impl ReadLimits {
+    /// Limits of a poll. `max_bytes` is the client's limit of head plus records, `None` for an immediate poll, which
+    /// has none; `read_bytes_max` is the server's cap of one reply.
+    pub fn poll(count: u32, max_bytes: Option<u32>, read_bytes_max: u32) -> Self {
+        let bytes = max_bytes.map_or(read_bytes_max, |max_bytes| max_bytes.min(read_bytes_max));
+        Self { messages: count, record_bytes: u64::from(bytes.saturating_sub(POLL_HEAD_BYTES)) }
+    }
+}
+
+/// What a read returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The records in order, ready for one vectored write.
+    pub parts: Vec<Bytes>,
+    /// Messages in them.
+    pub messages: u32,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Offset of the first message.
+    pub first: Option<Offset>,
+    /// Offset of the last message.
+    pub last: Option<Offset>,
+    /// The head at the time of planning, which caps the whole read.
+    pub head: Option<Offset>,
+    /// No further message would have fitted: the read ends its wait, also below the messages it waits for.
+    pub byte_limited: bool,
+    /// The read could not look at everything below the head: it ends its wait, too.
+    pub truncated: bool,
+}
+
+impl Selection {
+    /// Nothing, as of `head`.
+    pub fn empty(head: Option<Offset>) -> Self {
+        Self { head, ..Self::default() }
+    }
+
+    /// Whether it ends a wait for `min_count` messages.
+    pub fn satisfies(&self, min_count: u32) -> bool {
+        self.messages >= min_count || self.byte_limited || self.truncated
+    }
+
+    /// Whether it holds no message.
+    pub fn is_empty(&self) -> bool {
+        self.messages == 0
+    }
+
+    /// Where the reader goes on: behind the last message, or, when there is none, at `start` moved up to the first
+    /// retained offset.
+    pub fn next_offset(&self, start: Offset, retained_start: Offset) -> Offset {
+        match self.last {
+            Some(last) => Offset(last.0.saturating_add(1)),
+            None => start.max(retained_start),
+        }
+    }
+}
+
+/// Why a read has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// The first batch of the read is unreadable or fails its checks. Never an empty reply: the reader would take it
+    /// for "nothing there yet".
+    #[error("the batch at offset {offset} cannot be read or fails its checks")]
+    Unreadable {
+        /// The first offset that could not be served.
+        offset: Offset,
+    },
+}
+
+impl SelectError {
+    /// The status that answers it.
+    pub fn status(self) -> Status {
+        match self {
+            SelectError::Unreadable { .. } => Status::CannotReadMessage,
+        }
+    }
+}
+
+/// What a chunk of stored batches left open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkEnd {
+    /// The selection is complete; [`Selector::finish`] has it.
+    Done,
+    /// More is wanted. The next chunk starts `advance` bytes after the start of this one (which may lie behind its
+    /// end) and holds at least `need` bytes; with nothing left on disk the read goes on in memory.
+    More {
+        /// From the start of this chunk to the start of the next, bytes.
+        advance: u64,
+        /// Bytes that the next chunk needs at least to make progress.
+        need: u64,
+    },
+}
+
+/// Builds one selection from batches in order. Lives for one read; the head it was made with caps everything it takes.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    start: Start,
+    head: Offset,
+    limits: ReadLimits,
+    /// The next message to take; unknown until a timestamp has met its batch.
+    next: Option<Offset>,
+    /// Where the next batch of a disk scan must begin; unknown before the first.
+    scan_next: Option<Offset>,
+    selection: Selection,
+    done: bool,
+    failed: bool,
+    pinned: u64,
+}
+
+impl Selector {
+    /// A selector for a start that is already moved up to the retained range. `head` is the committed head of this
+    /// moment.
+    pub fn new(start: Start, head: Offset, limits: ReadLimits) -> Self {
+        let next = match start {
+            Start::Offset(offset) => Some(offset),
+            Start::Timestamp(_) => None,
+        };
+        let done = limits.messages == 0 || next.is_some_and(|next| next > head);
+        Self {
+            start,
+            head,
+            limits,
+            next,
+            scan_next: None,
+            selection: Selection::empty(Some(head)),
+            done,
+            failed: false,
+            pinned: 0,
+        }
+    }
+
+    /// Where the next batch is to be looked for; `None` when the selection is complete.
+    pub fn wants(&self) -> Option<Start> {
+        (!self.done).then(|| self.next.map_or(self.start, Start::Offset))
+    }
+
+    /// What was taken so far.
+    pub fn selected(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// Takes from a batch in memory, whose checks were made when it came in.
+    pub fn push_batch(&mut self, batch: &StoredBatch) {
+        let record = Record {
+            base_offset: batch.base_offset,
+            base_timestamp: batch.base_timestamp,
+            message_count: batch.message_count,
+            bytes: &batch.bytes,
+        };
+        self.push(&record, Trust::Checked);
+    }
+
+    /// Takes from a tail of batches in memory, from wherever this read stands.
+    pub fn push_tail(&mut self, tail: &MemoryTail) {
+        let from = match self.wants() {
+            None => return,
+            Some(Start::Offset(offset)) => offset,
+            Some(Start::Timestamp(timestamp)) => match tail.at_timestamp(timestamp) {
+                Some(batch) => batch.base_offset,
+                None => return,
+            },
+        };
+        for batch in tail.from_offset(from) {
+            if self.done {
+                break;
+            }
+            self.push_batch(batch);
+        }
+    }
+
+    /// Takes from bytes that were read from a segment and begin at a batch. Every batch is checked before it is taken;
+    /// one that fails ends the selection before it.
+    pub fn push_chunk(&mut self, chunk: &Bytes) -> ChunkEnd {
+        let mut position = 0_usize;
+        let parts = self.selection.parts.len();
+        let end = loop {
+            if self.done {
+                break ChunkEnd::Done;
+            }
+            match record::scan(chunk, position) {
+                Scan::Short { need } => {
+                    break ChunkEnd::More { advance: position as u64, need };
+                }
+                Scan::Bad => self.fail(),
+                Scan::Head(head) => {
+                    if self.scan_next.is_some_and(|next| next != head.base_offset) {
+                        self.fail();
+                        continue;
+                    }
+                    if self.is_before(head.end_offset(), head.base_timestamp) {
+                        self.scan_next = Some(head.end_offset());
+                        match usize::try_from(head.length)
+                            .ok()
+                            .and_then(|length| position.checked_add(length))
+                        {
+                            Some(next) if next < chunk.len() => position = next,
+                            _ => {
+                                let advance = position as u64 + head.length;
+                                break ChunkEnd::More { advance, need: record::HEADER_BYTES as u64 };
+                            }
+                        }
+                        continue;
+                    }
+                    if head.base_offset > self.head {
+                        self.done = true;
+                        continue;
+                    }
+                    let Some(bytes) = record::whole(chunk, position, head.length) else {
+                        break ChunkEnd::More { advance: position as u64, need: head.length };
+                    };
+                    let record = Record {
+                        base_offset: head.base_offset,
+                        base_timestamp: head.base_timestamp,
+                        message_count: head.message_count,
+                        bytes: &bytes,
+                    };
+                    self.scan_next = Some(head.end_offset());
+                    position += bytes.len();
+                    self.push(&record, Trust::Unchecked);
+                }
+            }
+        };
+        if self.selection.parts.len() > parts {
+            self.pinned += chunk.len() as u64;
+        }
+        end
+    }
+
+    /// The read ran out of its buffer budget: it answers with what it has.
+    pub fn truncate(&mut self) {
+        if !self.done {
+            self.selection.truncated = true;
+            self.done = true;
+        }
+    }
+
+    /// The next batch cannot be read: the selection ends before it.
+    pub fn fail(&mut self) {
+        self.failed = true;
+        self.done = true;
+        self.selection.truncated = true;
+    }
+
+    /// The selection.
+    pub fn finish(mut self) -> Result<Selection, SelectError> {
+        if self.failed && self.selection.is_empty() {
+            let offset = self.next.or(self.scan_next).unwrap_or(Offset(0));
+            return Err(SelectError::Unreadable { offset });
+        }
+        let sparse =
+            self.pinned >= SPARSE_BYTES_MIN && self.selection.bytes.saturating_mul(SPARSE_PART) < self.pinned;
+        if sparse {
+            let copy: Vec<u8> = self.selection.parts.iter().flat_map(|part| part.iter().copied()).collect();
+            self.selection.parts = vec![Bytes::from(copy)];
+        }
+        Ok(self.selection)
+    }
+
+    /// Whether a batch lies wholly before the start.
+    fn is_before(&self, end: Offset, base_timestamp: laneway_wire::Micros) -> bool {
+        match (self.next, self.start) {
+            (Some(next), _) => end <= next,
+            (None, Start::Timestamp(timestamp)) => base_timestamp < timestamp,
+            (None, Start::Offset(_)) => false,
+        }
+    }
+
+    fn push(&mut self, record: &Record<'_>, trust: Trust) {
+        if self.done || self.is_before(record.end_offset(), record.base_timestamp) {
+            return;
+        }
+        if record.base_offset > self.head {
+            self.done = true;
+            return;
+        }
+        let next = *self.next.get_or_insert(record.base_offset);
+        if record.base_offset > next {
+            // Messages between the two are missing. A reader must never jump over them.
+            self.fail();
+            return;
+        }
+        let from = (next.0 - record.base_offset.0) as u32;
+        let readable = self.head.0 - record.base_offset.0 + 1;
+        let to = u64::from(record.message_count)
+            .min(readable)
+            .min(u64::from(from) + u64::from(self.limits.messages - self.selection.messages));
+        self.take(record, from, to as u32, trust);
+    }
+
+    /// Takes the messages `from..to` of a batch, as far as the bytes allow.
+    fn take(&mut self, record: &Record<'_>, from: u32, to: u32, trust: Trust) {
+        assert!(from < to && to <= record.message_count, "a batch that was to be taken has nothing to take");
+        let left = self.limits.record_bytes - self.selection.bytes.min(self.limits.record_bytes);
+        let whole = from == 0 && to == record.message_count && record.bytes.len() as u64 <= left;
+        if whole && trust == Trust::Checked {
+            self.add(record.base_offset, to, vec![record.bytes.clone()]);
+            return;
+        }
+        let Ok(frames) = record::frames(record.bytes, record.message_count) else { return self.fail() };
+        let Some(fit) = frames.fit(from, to, left) else { return self.fail() };
+        let oversized = fit.messages == 0;
+        if oversized && !self.selection.is_empty() {
+            self.selection.byte_limited = true;
+            self.done = true;
+            return;
+        }
+        let count = if oversized { 1 } else { fit.messages };
+        let cut = from + count < to;
+        if trust == Trust::Unchecked && !frames.verify(from, from + count) {
+            return self.fail();
+        }
+        let parts = if from == 0 && count == record.message_count {
+            Some(vec![record.bytes.clone()])
+        } else {
+            frames.slice(from, from + count)
+        };
+        let Some(parts) = parts else { return self.fail() };
+        self.add(Offset(record.base_offset.0 + u64::from(from)), count, parts);
+        if oversized || cut {
+            self.selection.byte_limited = true;
+            self.done = true;
+        }
+    }
+
+    fn add(&mut self, first: Offset, count: u32, parts: Vec<Bytes>) {
+        let last = Offset(first.0 + u64::from(count) - 1);
+        self.selection.first.get_or_insert(first);
+        self.selection.last = Some(last);
+        self.selection.messages += count;
+        self.selection.bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        self.selection.parts.extend(parts);
+        self.next = last.next();
+        // A selection that fills the limit exactly is full as well: no further message costs nothing.
+        if self.selection.bytes >= self.limits.record_bytes {
+            self.selection.byte_limited = true;
+        }
+        self.done = self.selection.byte_limited
+            || self.selection.messages >= self.limits.messages
+            || last >= self.head
+            || self.next.is_none();
+    }
+}
+
+/// Whether a batch was checked before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// When it was taken in, by this process.
+    Checked,
+    /// It comes from a disk.
+    Unchecked,
+}
