@@ -1,1 +1,3 @@
 //! Laneway: laneway.
+
+pub mod cli;

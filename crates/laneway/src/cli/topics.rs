@@ -1,0 +1,91 @@
+//! `laneway topics ...`: the arguments.
+
+use clap::{Args, Subcommand};
+
+use super::{ConnectionArgs, Target, TopicTarget};
+
+const AFTER_HELP: &str = "\
+Examples:
+  laneway topics create logs/web --partitions 4
+  laneway topics create logs/audit --durability persisted --segment-size '64 MiB' --message-expiry '7 days'
+  laneway topics list logs
+  laneway topics show logs/web --json
+  laneway topics delete logs/web";
+
+/// The topics of a stream.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct TopicsArgs {
+    #[command(subcommand)]
+    pub command: TopicsCommand,
+}
+
+/// What to do with topics.
+#[derive(Debug, Subcommand)]
+pub enum TopicsCommand {
+    /// Create a topic.
+    Create(CreateTopicArgs),
+    /// List the topics of a stream.
+    List(ListTopicsArgs),
+    /// Show one topic and its partitions.
+    Show(TopicArgs),
+    /// Delete a topic with all its messages.
+    Delete(TopicArgs),
+}
+
+/// Creates a topic. Options that are absent take the broker's defaults; the broker checks the values.
+#[derive(Debug, Args)]
+pub struct CreateTopicArgs {
+    /// Stream (name or id) and the name of the new topic.
+    #[arg(value_name = "STREAM/TOPIC")]
+    pub topic: TopicTarget,
+    /// Number of partitions.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub partitions: u32,
+    /// Create the stream too when it is missing, and succeed when the topic is there already.
+    #[arg(long)]
+    pub if_missing: bool,
+    /// What an acknowledgement means: `persisted` (on stable storage) or `replicated` (survives a killed process).
+    #[arg(long, value_name = "LEVEL")]
+    pub durability: Option<String>,
+    /// Size of one segment file, 1 MiB to 1 GiB.
+    #[arg(long, value_name = "SIZE")]
+    pub segment_size: Option<String>,
+    /// Age at which messages are removed, or `never`.
+    #[arg(long, value_name = "DURATION")]
+    pub message_expiry: Option<String>,
+    /// Size of the topic above which its oldest segments are removed, or `unlimited`.
+    #[arg(long, value_name = "SIZE")]
+    pub max_topic_size: Option<String>,
+    /// Any other topic option; may be repeated.
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    pub options: Vec<String>,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Lists the topics of one stream.
+#[derive(Debug, Args)]
+pub struct ListTopicsArgs {
+    /// Name or id of the stream.
+    #[arg(value_name = "STREAM")]
+    pub stream: Target,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Names one topic.
+#[derive(Debug, Args)]
+pub struct TopicArgs {
+    /// Stream and topic, by names or ids.
+    #[arg(value_name = "STREAM/TOPIC")]
+    pub topic: TopicTarget,
+    /// JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
