@@ -1,0 +1,1 @@
+//! The shared suite against the published SDK of protocol 0.12.1; see `tests/`.

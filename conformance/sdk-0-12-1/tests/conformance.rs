@@ -1,0 +1,4 @@
+//! The shared suite against the published SDK of protocol 0.12.1.
+
+#[path = "../../suite/mod.rs"]
+mod suite;
