@@ -6,9 +6,10 @@
 //! Source: reads specification, sections 2.1 and 2.3 to 2.5.
 
 use bytes::Bytes;
-use laneway_wire::{Offset, Status};
+use laneway_wire::batch::{BATCH_HEADER_BYTES, Slice, slice, verify_stored};
+use laneway_wire::{Micros, Offset, Status};
 
-use crate::record::{self, Record, Scan};
+use crate::record::{self, Head};
 use crate::start::Start;
 use crate::tail::{MemoryTail, StoredBatch};
 
@@ -174,13 +175,7 @@ impl Selector {
 
     /// Takes from a batch in memory, whose checks were made when it came in.
     pub fn push_batch(&mut self, batch: &StoredBatch) {
-        let record = Record {
-            base_offset: batch.base_offset,
-            base_timestamp: batch.base_timestamp,
-            message_count: batch.message_count,
-            bytes: &batch.bytes,
-        };
-        self.push(&record, Trust::Checked);
+        self.push(batch);
     }
 
     /// Takes from a tail of batches in memory, from wherever this read stands.
@@ -204,59 +199,61 @@ impl Selector {
     /// Takes from bytes that were read from a segment and begin at a batch. Every batch is checked before it is taken;
     /// one that fails ends the selection before it.
     pub fn push_chunk(&mut self, chunk: &Bytes) -> ChunkEnd {
-        let mut position = 0_usize;
         let parts = self.selection.parts.len();
+        let mut position = 0;
         let end = loop {
-            if self.done {
-                break ChunkEnd::Done;
-            }
-            match record::scan(chunk, position) {
-                Scan::Short { need } => {
-                    break ChunkEnd::More { advance: position as u64, need };
-                }
-                Scan::Bad => self.fail(),
-                Scan::Head(head) => {
-                    if self.scan_next.is_some_and(|next| next != head.base_offset) {
-                        self.fail();
-                        continue;
-                    }
-                    if self.is_before(head.end_offset(), head.base_timestamp) {
-                        self.scan_next = Some(head.end_offset());
-                        match usize::try_from(head.length)
-                            .ok()
-                            .and_then(|length| position.checked_add(length))
-                        {
-                            Some(next) if next < chunk.len() => position = next,
-                            _ => {
-                                let advance = position as u64 + head.length;
-                                break ChunkEnd::More { advance, need: record::HEADER_BYTES as u64 };
-                            }
-                        }
-                        continue;
-                    }
-                    if head.base_offset > self.head {
-                        self.done = true;
-                        continue;
-                    }
-                    let Some(bytes) = record::whole(chunk, position, head.length) else {
-                        break ChunkEnd::More { advance: position as u64, need: head.length };
-                    };
-                    let record = Record {
-                        base_offset: head.base_offset,
-                        base_timestamp: head.base_timestamp,
-                        message_count: head.message_count,
-                        bytes: &bytes,
-                    };
-                    self.scan_next = Some(head.end_offset());
-                    position += bytes.len();
-                    self.push(&record, Trust::Unchecked);
-                }
+            match self.step(chunk, position) {
+                Step::Next(next) => position = next,
+                Step::End(end) => break end,
             }
         };
         if self.selection.parts.len() > parts {
             self.pinned += chunk.len() as u64;
         }
         end
+    }
+
+    /// Looks at the batch at `position` of a chunk: skips it, takes it, or says what is missing.
+    fn step(&mut self, chunk: &Bytes, position: usize) -> Step {
+        if self.done {
+            return Step::End(ChunkEnd::Done);
+        }
+        let Some(header) = chunk.get(position..).and_then(|rest| rest.first_chunk()) else {
+            let need = BATCH_HEADER_BYTES as u64;
+            return Step::End(ChunkEnd::More { advance: position as u64, need });
+        };
+        let head = match Head::parse(header) {
+            Some(head) if self.scan_next.is_none_or(|next| next == head.base_offset) => head,
+            _ => return self.step_failed(),
+        };
+        if head.base_offset > self.head {
+            self.done = true;
+            return Step::End(ChunkEnd::Done);
+        }
+        if self.is_before(head.end_offset(), head.base_timestamp) {
+            self.scan_next = Some(head.end_offset());
+            return skip(chunk, position, head.length);
+        }
+        let Some(bytes) = record::whole(chunk, position, head.length) else {
+            return Step::End(ChunkEnd::More { advance: position as u64, need: head.length });
+        };
+        if verify_stored(&bytes).is_err() {
+            return self.step_failed();
+        }
+        let next = position + bytes.len();
+        self.scan_next = Some(head.end_offset());
+        self.push(&StoredBatch {
+            base_offset: head.base_offset,
+            message_count: head.message_count,
+            base_timestamp: head.base_timestamp,
+            bytes,
+        });
+        Step::Next(next)
+    }
+
+    fn step_failed(&mut self) -> Step {
+        self.fail();
+        Step::End(ChunkEnd::Done)
     }
 
     /// The read ran out of its buffer budget: it answers with what it has.
@@ -290,7 +287,7 @@ impl Selector {
     }
 
     /// Whether a batch lies wholly before the start.
-    fn is_before(&self, end: Offset, base_timestamp: laneway_wire::Micros) -> bool {
+    fn is_before(&self, end: Offset, base_timestamp: Micros) -> bool {
         match (self.next, self.start) {
             (Some(next), _) => end <= next,
             (None, Start::Timestamp(timestamp)) => base_timestamp < timestamp,
@@ -298,64 +295,65 @@ impl Selector {
         }
     }
 
-    fn push(&mut self, record: &Record<'_>, trust: Trust) {
-        if self.done || self.is_before(record.end_offset(), record.base_timestamp) {
+    fn push(&mut self, batch: &StoredBatch) {
+        if self.done || self.is_before(batch.end_offset(), batch.base_timestamp) {
             return;
         }
-        if record.base_offset > self.head {
+        if batch.base_offset > self.head {
             self.done = true;
             return;
         }
-        let next = *self.next.get_or_insert(record.base_offset);
-        if record.base_offset > next {
+        let next = *self.next.get_or_insert(batch.base_offset);
+        if batch.base_offset > next {
             // Messages between the two are missing. A reader must never jump over them.
             self.fail();
             return;
         }
-        let from = (next.0 - record.base_offset.0) as u32;
-        let readable = self.head.0 - record.base_offset.0 + 1;
-        let to = u64::from(record.message_count)
-            .min(readable)
-            .min(u64::from(from) + u64::from(self.limits.messages - self.selection.messages));
-        self.take(record, from, to as u32, trust);
+        let readable = batch.end_offset().0.min(self.head.0.saturating_add(1)) - next.0;
+        let left = u64::from(self.limits.messages - self.selection.messages);
+        self.take(batch, next, readable.min(left) as u32);
     }
 
-    /// Takes the messages `from..to` of a batch, as far as the bytes allow.
-    fn take(&mut self, record: &Record<'_>, from: u32, to: u32, trust: Trust) {
-        assert!(from < to && to <= record.message_count, "a batch that was to be taken has nothing to take");
-        let left = self.limits.record_bytes - self.selection.bytes.min(self.limits.record_bytes);
-        let whole = from == 0 && to == record.message_count && record.bytes.len() as u64 <= left;
-        if whole && trust == Trust::Checked {
-            self.add(record.base_offset, to, vec![record.bytes.clone()]);
+    /// Takes `count` messages of a batch from `first` on, as far as the bytes allow.
+    fn take(&mut self, batch: &StoredBatch, first: Offset, count: u32) {
+        assert!(count > 0, "a batch that was to be taken has nothing to take");
+        let left = self.limits.record_bytes.saturating_sub(self.selection.bytes);
+        let whole = first == batch.base_offset && count == batch.message_count;
+        if whole && batch.bytes.len() as u64 <= left {
+            self.add(first, count, [batch.bytes.clone()]);
             return;
         }
-        let Ok(frames) = record::frames(record.bytes, record.message_count) else { return self.fail() };
-        let Some(fit) = frames.fit(from, to, left) else { return self.fail() };
-        let oversized = fit.messages == 0;
-        if oversized && !self.selection.is_empty() {
-            self.selection.byte_limited = true;
-            self.done = true;
-            return;
-        }
-        let count = if oversized { 1 } else { fit.messages };
-        let cut = from + count < to;
-        if trust == Trust::Unchecked && !frames.verify(from, from + count) {
-            return self.fail();
-        }
-        let parts = if from == 0 && count == record.message_count {
-            Some(vec![record.bytes.clone()])
+        let byte_limit = usize::try_from(left).unwrap_or(usize::MAX);
+        if let Some(slice) = slice(&batch.bytes, first, count, byte_limit) {
+            self.add_slice(batch, &slice);
+            self.limit_bytes_if(slice.count < count);
+        } else if self.selection.is_empty() {
+            // The first message alone is above the limit: it comes alone, so that every read makes progress.
+            match slice(&batch.bytes, first, 1, usize::MAX) {
+                Some(slice) => self.add_slice(batch, &slice),
+                None => self.fail(),
+            }
+            self.limit_bytes_if(true);
         } else {
-            frames.slice(from, from + count)
-        };
-        let Some(parts) = parts else { return self.fail() };
-        self.add(Offset(record.base_offset.0 + u64::from(from)), count, parts);
-        if oversized || cut {
-            self.selection.byte_limited = true;
-            self.done = true;
+            self.limit_bytes_if(true);
         }
     }
 
-    fn add(&mut self, first: Offset, count: u32, parts: Vec<Bytes>) {
+    fn limit_bytes_if(&mut self, limited: bool) {
+        self.selection.byte_limited |= limited;
+        self.done |= limited;
+    }
+
+    fn add_slice(&mut self, batch: &StoredBatch, slice: &Slice) {
+        if slice.count == batch.message_count {
+            self.add(slice.first_offset, slice.count, [batch.bytes.clone()]);
+        } else {
+            let header = Bytes::copy_from_slice(&slice.header);
+            self.add(slice.first_offset, slice.count, [header, batch.bytes.slice(slice.range.clone())]);
+        }
+    }
+
+    fn add<const N: usize>(&mut self, first: Offset, count: u32, parts: [Bytes; N]) {
         let last = Offset(first.0 + u64::from(count) - 1);
         self.selection.first.get_or_insert(first);
         self.selection.last = Some(last);
@@ -374,11 +372,22 @@ impl Selector {
     }
 }
 
-/// Whether a batch was checked before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
-    /// When it was taken in, by this process.
-    Checked,
-    /// It comes from a disk.
-    Unchecked,
+/// What looking at one batch of a chunk came to.
+enum Step {
+    /// Go on at this position.
+    Next(usize),
+    /// The chunk has no more to give.
+    End(ChunkEnd),
 }
+
+/// Steps over a batch that is not wanted, also when the chunk ends inside it.
+fn skip(chunk: &Bytes, position: usize, length: u64) -> Step {
+    let advance = position as u64 + length;
+    match usize::try_from(advance) {
+        Ok(next) if next < chunk.len() => Step::Next(next),
+        _ => Step::End(ChunkEnd::More { advance, need: BATCH_HEADER_BYTES as u64 }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

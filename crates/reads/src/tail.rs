@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use laneway_wire::{Micros, Offset};
 
+use crate::record::Head;
+
 /// One batch as it lies in the log and goes out on the wire: header and frames. Its checks were made when it was
 /// taken in, so nothing here verifies it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,18 @@ pub struct StoredBatch {
 }
 
 impl StoredBatch {
+    /// A batch by what its header says; `None` when the header is no header of a stored batch that fills `bytes`.
+    /// Frames and checksums are not looked at.
+    pub fn parse(bytes: Bytes) -> Option<Self> {
+        let head = Head::parse(bytes.first_chunk()?)?;
+        (head.length == bytes.len() as u64).then_some(Self {
+            base_offset: head.base_offset,
+            message_count: head.message_count,
+            base_timestamp: head.base_timestamp,
+            bytes,
+        })
+    }
+
     /// Offset of its last message.
     pub fn last_offset(&self) -> Offset {
         Offset(self.base_offset.0 + u64::from(self.message_count) - 1)

@@ -1,1 +1,2 @@
 //! Laneway: shard runtime, partition.
+pub mod core;
