@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::scratch::ScratchDir;
+use super::scratch::ScratchDir;
 
 /// How long a broker may take until it listens. Generous: the machine may be busy with a build.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -36,9 +36,9 @@ impl Settings {
 }
 
 impl Default for Settings {
-    /// The settings for [`laneway_binary`](crate::laneway_binary).
+    /// The settings for [`laneway_binary`](super::laneway_binary).
     fn default() -> Self {
-        Self::new(crate::laneway_binary())
+        Self::new(super::laneway_binary())
     }
 }
 
