@@ -17,6 +17,7 @@ pub mod protocol;
 pub mod frame;
 pub mod header;
 
+mod field;
 pub mod key;
 pub mod options;
 pub mod permissions;
