@@ -1,0 +1,374 @@
+//! What the metadata lane logs: prepared by the primary, so that applying it needs no clock, no randomness and no secret
+//! in clear. How it is written: one version byte, then an archive that is checked before it is read.
+
+use laneway_wire::{ClientId, LaneId, Micros, RequestNumber, SessionEpoch, UserId};
+use rkyv::rancor;
+use rkyv::util::AlignedVec;
+use rkyv::with::Map;
+use rkyv::{Archive, Deserialize, Serialize};
+
+use crate::archive::AsNumber;
+use crate::lanes::LANES_PER_CLASS_MAX;
+use crate::limits;
+use crate::names::Ref;
+use crate::options::OptionSet;
+use crate::options::set::OptionRecord;
+use crate::sessions::{EndReason, Verifier};
+use crate::users::PasswordHash;
+
+/// Version of the encoding below.
+const VERSION: u8 = 1;
+
+/// One entry of the metadata lane.
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub enum Command {
+    /// First boot: fixes the settings and makes root. Without effect once root exists: the stored root wins.
+    CreateRoot(CreateRoot),
+    /// Makes a session, after the user was verified.
+    Register(Register),
+    /// Ends sessions that nobody asked to end. Lives that are over already are skipped.
+    EndSessions(EndSessions),
+    /// A request of a session.
+    Request(RequestIdentity, Mutation),
+}
+
+/// See [`Command::CreateRoot`].
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct CreateRoot {
+    /// Name of root, 3 to 50 bytes.
+    pub username: String,
+    /// Its password.
+    pub password_hash: PasswordHash,
+    /// What can never change afterwards.
+    pub settings: Settings,
+}
+
+/// Settings that the first op fixes for the life of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct Settings {
+    /// Data lanes per class, 1 to [`LANES_PER_CLASS_MAX`].
+    pub lanes_per_class: u32,
+    /// Most sessions, 2 to 65536.
+    pub sessions_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { lanes_per_class: 4, sessions_max: limits::SESSIONS_MAX_DEFAULT }
+    }
+}
+
+/// See [`Command::Register`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct Register {
+    /// The identity that the client chose; never 0.
+    #[rkyv(with = AsNumber)]
+    pub client: ClientId,
+    /// Who signed in.
+    #[rkyv(with = AsNumber)]
+    pub user: UserId,
+    /// Which user of that number: a sign-in that comes late must not bind a number used again.
+    #[rkyv(with = AsNumber)]
+    pub user_created_at: Micros,
+    /// SHA-256 of the bind secret.
+    pub verifier: Verifier,
+}
+
+/// See [`Command::EndSessions`].
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct EndSessions {
+    /// Which lives, at most [`limits::SESSIONS_ENDED_PER_OP_MAX`].
+    pub sessions: Vec<SessionId>,
+    /// Why.
+    pub reason: EndReason,
+}
+
+/// One life of a client's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Archive, Serialize, Deserialize)]
+pub struct SessionId {
+    /// The client.
+    #[rkyv(with = AsNumber)]
+    pub client: ClientId,
+    /// The op of its registration.
+    #[rkyv(with = AsNumber)]
+    pub epoch: SessionEpoch,
+}
+
+/// Which request this is, so that it takes effect once. All of it comes from the request's header; the user is the
+/// session's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct RequestIdentity {
+    /// The client.
+    #[rkyv(with = AsNumber)]
+    pub client: ClientId,
+    /// Its session.
+    #[rkyv(with = AsNumber)]
+    pub session: SessionEpoch,
+    /// The request's number in the session, from 1.
+    #[rkyv(with = AsNumber)]
+    pub request: RequestNumber,
+    /// The request's identity as the client chose it; 0 for none.
+    pub request_checksum: u128,
+    /// Who asks.
+    #[rkyv(with = AsNumber)]
+    pub user: UserId,
+    /// The operation byte of the request, which the reply carries again.
+    pub operation: u8,
+}
+
+/// What a request changes. Identifiers are resolved when it is applied.
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub enum Mutation {
+    /// Ends the session that asks.
+    Logout,
+    /// Makes a stream.
+    CreateStream {
+        /// Its name.
+        name: String,
+        /// All it stores.
+        options: Vec<OptionRecord>,
+    },
+    /// Deletes a stream with all it holds.
+    DeleteStream {
+        /// Which.
+        stream: Ref,
+    },
+    /// Makes a topic.
+    CreateTopic {
+        /// In which stream.
+        stream: Ref,
+        /// Its name.
+        name: String,
+        /// All it stores.
+        options: Vec<OptionRecord>,
+        /// The lane of each of its partitions, 0 to 1000.
+        #[rkyv(with = Map<AsNumber>)]
+        lanes: Vec<LaneId>,
+    },
+    /// Deletes a topic with all it holds.
+    DeleteTopic {
+        /// In which stream.
+        stream: Ref,
+        /// Which.
+        topic: Ref,
+    },
+    /// Adds partitions after the highest number.
+    CreatePartitions {
+        /// In which stream.
+        stream: Ref,
+        /// Of which topic.
+        topic: Ref,
+        /// The lane of each of them, 1 to 1000.
+        #[rkyv(with = Map<AsNumber>)]
+        lanes: Vec<LaneId>,
+    },
+    /// Deletes the partitions with the highest numbers.
+    DeletePartitions {
+        /// In which stream.
+        stream: Ref,
+        /// Of which topic.
+        topic: Ref,
+        /// How many, 1 to 1000.
+        count: u32,
+    },
+}
+
+/// Why bytes are not a command, or a command is not one that a primary may log.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// Nothing there.
+    #[error("an empty entry holds no command")]
+    Empty,
+    /// Written by another build.
+    #[error("command encoding {found} is unknown, this build reads {VERSION}")]
+    Version {
+        /// The version byte.
+        found: u8,
+    },
+    /// Not an archive of a command.
+    #[error("the command is damaged")]
+    Archive(#[source] rancor::Error),
+    /// A field breaks its bound.
+    #[error("{field} is out of bounds")]
+    Bounds {
+        /// Which.
+        field: &'static str,
+    },
+}
+
+impl Command {
+    /// Writes the command for the log.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let archive = rkyv::to_bytes::<rancor::Error>(self).expect("writing to memory cannot fail");
+        let mut bytes = Vec::with_capacity(1 + archive.len());
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&archive);
+        bytes
+    }
+
+    /// Reads a command of the log. Nothing in the bytes is trusted.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CommandError> {
+        let (version, archive) = bytes.split_first().ok_or(CommandError::Empty)?;
+        if *version != VERSION {
+            return Err(CommandError::Version { found: *version });
+        }
+        // Archives are read in place and want alignment, which a slice of a journal does not have.
+        let mut aligned: AlignedVec = AlignedVec::with_capacity(archive.len());
+        aligned.extend_from_slice(archive);
+        let command = rkyv::from_bytes::<Self, rancor::Error>(&aligned).map_err(CommandError::Archive)?;
+        command.check()?;
+        Ok(command)
+    }
+
+    /// Whether every field is within its bound. Applying relies on it.
+    pub fn check(&self) -> Result<(), CommandError> {
+        match self {
+            Command::CreateRoot(root) => {
+                let settings = &root.settings;
+                bound("username", limits::USERNAME_BYTES.contains(&root.username.len()))?;
+                let hash_bytes = root.password_hash.phc().len();
+                bound("password_hash", (1..=limits::PASSWORD_HASH_BYTES_MAX).contains(&hash_bytes))?;
+                bound("lanes_per_class", (1..=LANES_PER_CLASS_MAX).contains(&settings.lanes_per_class))?;
+                bound("sessions_max", limits::SESSIONS_MAX.contains(&settings.sessions_max))
+            }
+            Command::Register(register) => bound("client", register.client.0 != 0),
+            Command::EndSessions(end) => {
+                bound("sessions", end.sessions.len() <= limits::SESSIONS_ENDED_PER_OP_MAX)
+            }
+            Command::Request(identity, mutation) => {
+                bound("client", identity.client.0 != 0)?;
+                bound("request", identity.request.0 != 0)?;
+                mutation.check()
+            }
+        }
+    }
+}
+
+impl Mutation {
+    fn check(&self) -> Result<(), CommandError> {
+        match self {
+            Mutation::Logout => Ok(()),
+            Mutation::CreateStream { name, options } => check_named(name, options),
+            Mutation::DeleteStream { stream } => check_ref(stream),
+            Mutation::CreateTopic { stream, name, options, lanes } => {
+                check_ref(stream)?;
+                check_named(name, options)?;
+                bound("lanes", lanes.len() <= limits::PARTITIONS_PER_REQUEST_MAX as usize)
+            }
+            Mutation::DeleteTopic { stream, topic } => {
+                check_ref(stream)?;
+                check_ref(topic)
+            }
+            Mutation::CreatePartitions { stream, topic, lanes } => {
+                check_ref(stream)?;
+                check_ref(topic)?;
+                bound("lanes", (1..=limits::PARTITIONS_PER_REQUEST_MAX as usize).contains(&lanes.len()))
+            }
+            Mutation::DeletePartitions { stream, topic, count } => {
+                check_ref(stream)?;
+                check_ref(topic)?;
+                bound("count", (1..=limits::PARTITIONS_PER_REQUEST_MAX).contains(count))
+            }
+        }
+    }
+}
+
+fn check_ref(target: &Ref) -> Result<(), CommandError> {
+    match target {
+        Ref::Id(_) => Ok(()),
+        Ref::Name(name) => bound("identifier", limits::NAME_BYTES.contains(&name.len())),
+    }
+}
+
+fn check_named(name: &str, options: &[OptionRecord]) -> Result<(), CommandError> {
+    bound("name", limits::NAME_BYTES.contains(&name.len()))?;
+    bound("options", OptionSet::from_records(options.to_vec()).is_some())
+}
+
+fn bound(field: &'static str, holds: bool) -> Result<(), CommandError> {
+    if holds { Ok(()) } else { Err(CommandError::Bounds { field }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn create_topic() -> Command {
+        Command::Request(
+            RequestIdentity {
+                client: ClientId(1 << 100),
+                session: SessionEpoch(3),
+                request: RequestNumber(9),
+                request_checksum: u128::MAX,
+                user: UserId(0),
+                operation: 132,
+            },
+            Mutation::CreateTopic {
+                stream: Ref::Name("orders".into()),
+                name: "new".into(),
+                options: OptionSet::created(crate::options::Scope::Topic, [], 1).to_records(),
+                lanes: vec![LaneId(5), LaneId(6)],
+            },
+        )
+    }
+
+    #[test]
+    fn commands_round_trip_at_any_alignment() {
+        let command = create_topic();
+        for shift in 0..16 {
+            let mut bytes = vec![0; shift];
+            bytes.extend(command.to_bytes());
+            assert_eq!(Command::from_bytes(&bytes[shift..]).unwrap(), command);
+        }
+    }
+
+    #[test]
+    fn other_versions_and_bounds_are_refused() {
+        let mut bytes = create_topic().to_bytes();
+        bytes[0] = 2;
+        assert!(matches!(Command::from_bytes(&bytes), Err(CommandError::Version { found: 2 })));
+        assert!(matches!(Command::from_bytes(&[]), Err(CommandError::Empty)));
+        let Command::Request(identity, _) = create_topic() else { unreachable!() };
+        let none = Mutation::CreatePartitions { stream: Ref::Id(0), topic: Ref::Id(0), lanes: vec![] };
+        let bytes = Command::Request(identity, none).to_bytes();
+        assert!(matches!(Command::from_bytes(&bytes), Err(CommandError::Bounds { field: "lanes" })));
+    }
+
+    #[test]
+    fn secrets_do_not_show_in_debug() {
+        let root = Command::CreateRoot(CreateRoot {
+            username: "root".into(),
+            password_hash: PasswordHash::new("$argon2id$x"),
+            settings: Settings::default(),
+        });
+        assert!(!format!("{root:?}").contains("argon2id"));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_bytes_are_refused_or_read_within_bounds(
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = create_topic().to_bytes();
+            for (index, byte) in damage {
+                let at = index.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            if let Ok(command) = Command::from_bytes(&bytes) {
+                prop_assert!(command.check().is_ok());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_read_within_bounds(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut bytes = bytes;
+            bytes.insert(0, VERSION);
+            if let Ok(command) = Command::from_bytes(&bytes) {
+                prop_assert!(command.check().is_ok());
+            }
+        }
+    }
+}

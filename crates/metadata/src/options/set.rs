@@ -1,0 +1,164 @@
+//! What a resource stores: each key once, with its value and whether the client chose it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rkyv::{Archive, Deserialize, Serialize};
+
+use super::catalog::{CATALOG, Key, Scope, Storage, Visibility};
+use super::value::OptionValue;
+
+/// Most entries of a block. Source: resources, section 3.
+pub const BLOCK_ENTRIES_MAX: usize = 1024;
+/// Most bytes of an encoded block. Source: resources, section 3.
+pub const BLOCK_BYTES_MAX: usize = 100_000;
+/// Bytes of one encoded entry beside its key and value: kind and length of both.
+const ENTRY_FRAMING_BYTES: usize = 10;
+
+/// One stored value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionEntry {
+    /// The value, in the kind of the catalogue.
+    pub value: OptionValue,
+    /// Whether the client set it; otherwise the broker filled it in.
+    pub explicit: bool,
+}
+
+/// The stored options of one resource, by key in byte order. Keys that this build does not know are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OptionSet {
+    entries: BTreeMap<Arc<str>, OptionEntry>,
+}
+
+impl OptionSet {
+    /// The options of a new resource: what the client set, and the default of every other stored key of the scope.
+    pub fn created(
+        scope: Scope,
+        explicit: impl IntoIterator<Item = (Key, OptionValue)>,
+        replication_factor_default: u32,
+    ) -> Self {
+        let mut set = Self::default();
+        for row in CATALOG.iter().filter(|row| row.storage == Storage::Map && row.scopes.contains(&scope)) {
+            if let Some(value) = row.default_value(replication_factor_default) {
+                set.insert(row.key.name(), OptionEntry { value, explicit: false });
+            }
+        }
+        for (key, value) in explicit {
+            set.insert(key.name(), OptionEntry { value, explicit: true });
+        }
+        set
+    }
+
+    /// The stored value of a key, whoever chose it.
+    pub fn value(&self, key: Key) -> Option<&OptionValue> {
+        self.entry(key.name()).map(|entry| &entry.value)
+    }
+
+    /// The entry of a key.
+    pub fn entry(&self, key: &str) -> Option<&OptionEntry> {
+        self.entries.get(key)
+    }
+
+    /// Sets one key.
+    pub fn insert(&mut self, key: &str, entry: OptionEntry) {
+        self.entries.insert(key.into(), entry);
+    }
+
+    /// Every stored entry, by key in byte order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &OptionEntry)> {
+        self.entries.iter().map(|(key, entry)| (key.as_ref(), entry))
+    }
+
+    /// The entries that reads return as explicit or as derived: never a secret, never a key of the broker's own.
+    pub fn public(&self, explicit: bool) -> impl Iterator<Item = (&str, &OptionValue)> {
+        self.iter()
+            .filter(move |(key, entry)| entry.explicit == explicit && is_returned(key))
+            .map(|(key, entry)| (key, &entry.value))
+    }
+
+    /// Whether a block of these entries stays within the protocol's limits.
+    pub fn fits_a_block(&self) -> bool {
+        let bytes: usize =
+            self.iter().map(|(key, entry)| ENTRY_FRAMING_BYTES + key.len() + entry.value.bytes.len()).sum();
+        self.entries.len() <= BLOCK_ENTRIES_MAX && bytes <= BLOCK_BYTES_MAX
+    }
+
+    pub(crate) fn to_records(&self) -> Vec<OptionRecord> {
+        self.iter()
+            .map(|(key, entry)| OptionRecord {
+                key: key.to_owned(),
+                value: entry.value.clone(),
+                explicit: entry.explicit,
+            })
+            .collect()
+    }
+
+    /// Rebuilds a set from its records; none when they break the rules of a block.
+    pub(crate) fn from_records(records: Vec<OptionRecord>) -> Option<Self> {
+        let mut set = Self::default();
+        let count = records.len();
+        for record in records {
+            let sizes = [record.key.len(), record.value.bytes.len()];
+            if sizes.iter().any(|bytes| !(1..=255).contains(bytes)) || record.value.kind == 0 {
+                return None;
+            }
+            set.entries
+                .insert(record.key.into(), OptionEntry { value: record.value, explicit: record.explicit });
+        }
+        (set.entries.len() == count && set.fits_a_block()).then_some(set)
+    }
+}
+
+fn is_returned(key: &str) -> bool {
+    Key::named(key).is_none_or(|key| {
+        let row = key.descriptor();
+        row.visibility == Visibility::Public && row.storage == Storage::Map
+    })
+}
+
+/// A stored entry as logs and snapshots hold it.
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct OptionRecord {
+    /// The key, 1 to 255 bytes.
+    pub key: String,
+    /// The value.
+    pub value: OptionValue,
+    /// Whether the client set it.
+    pub explicit: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_topic_stores_a_default_for_every_key_it_was_not_given() {
+        let set = OptionSet::created(Scope::Topic, [(Key::SegmentSize, OptionValue::u64(1 << 20))], 3);
+        let explicit: Vec<_> = set.public(true).map(|(key, _)| key).collect();
+        assert_eq!(explicit, ["segment_size"]);
+        assert_eq!(set.public(false).count(), 10);
+        assert_eq!(set.value(Key::ReplicationFactor), Some(&OptionValue::u32(3)));
+        assert_eq!(set.value(Key::Durability), Some(&OptionValue::text("persisted")));
+    }
+
+    #[test]
+    fn secrets_and_own_keys_are_not_returned_and_unknown_keys_are() {
+        let mut set = OptionSet::default();
+        for key in ["encryption_key", "encryption_key_wrapped", "critical_keys", "name", "from_the_future"] {
+            set.insert(key, OptionEntry { value: OptionValue::text("x"), explicit: true });
+        }
+        assert_eq!(set.public(true).map(|(key, _)| key).collect::<Vec<_>>(), ["from_the_future"]);
+    }
+
+    #[test]
+    fn records_restore_the_set_and_bad_records_do_not() {
+        let set = OptionSet::created(Scope::Topic, [], 1);
+        assert_eq!(OptionSet::from_records(set.to_records()), Some(set.clone()));
+        let mut twice = set.to_records();
+        twice.push(twice[0].clone());
+        assert_eq!(OptionSet::from_records(twice), None);
+        let mut empty = set.to_records();
+        empty[0].value.bytes.clear();
+        assert_eq!(OptionSet::from_records(empty), None);
+    }
+}

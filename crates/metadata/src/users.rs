@@ -1,0 +1,218 @@
+//! Users, their password hashes and their grants.
+
+use std::fmt;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use laneway_wire::{Micros, StreamId, TopicId, UserId};
+use rkyv::{Archive, Deserialize, Serialize};
+
+use crate::id_space::IdSpace;
+use crate::names::{Missing, RefKey};
+use crate::options::OptionSet;
+use crate::permissions::Permissions;
+
+/// The user that always exists and may do everything.
+pub const ROOT: UserId = UserId(0);
+/// When root was created: a fixed time, so that every node of a cluster makes the same root.
+pub const ROOT_CREATED_AT: Micros = Micros(1);
+
+/// A password as a PHC string: algorithm, parameters, salt and hash. `Debug` hides it.
+#[derive(Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct PasswordHash(String);
+
+impl PasswordHash {
+    /// Takes the PHC string that the node which saw the password made.
+    pub fn new(phc: impl Into<String>) -> Self {
+        Self(phc.into())
+    }
+
+    /// The PHC string, for checking a password against it.
+    pub fn phc(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash(..)")
+    }
+}
+
+/// Whether a user may sign in. The numbers are the wire's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Archive, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum UserStatus {
+    /// May sign in.
+    Active = 1,
+    /// May not, and has no sessions.
+    Inactive = 2,
+}
+
+/// One user.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// Its number; 0 is root.
+    pub id: UserId,
+    /// When it was created; with the number its identity over time.
+    pub created_at: Micros,
+    /// Whether it may sign in.
+    pub status: UserStatus,
+    /// Its name, unique on the server.
+    pub username: Arc<str>,
+    /// What its password is checked against.
+    pub password_hash: PasswordHash,
+    /// What it may do. None is the same as no grant at all.
+    pub permissions: Option<Permissions>,
+    /// What it stores.
+    pub options: Arc<OptionSet>,
+}
+
+impl User {
+    /// Whether this is root.
+    pub fn is_root(&self) -> bool {
+        self.id == ROOT
+    }
+}
+
+/// All users.
+#[derive(Clone, Debug, Default)]
+pub struct Users {
+    by_id: OrdMap<UserId, Arc<User>>,
+    by_name: OrdMap<Arc<str>, UserId>,
+    ids: IdSpace,
+}
+
+impl Users {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// The users, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.by_id.values()
+    }
+
+    /// One user.
+    pub fn user(&self, id: UserId) -> Option<&Arc<User>> {
+        self.by_id.get(&id)
+    }
+
+    /// Finds one by number or by its exact name.
+    pub fn find<'a>(&self, target: impl Into<RefKey<'a>>) -> Result<&Arc<User>, Missing> {
+        let id = match target.into() {
+            RefKey::Id(id) => Some(UserId(id)),
+            RefKey::Name(name) => self.by_name.get(name).copied(),
+        };
+        id.and_then(|id| self.by_id.get(&id)).ok_or(Missing::User)
+    }
+
+    /// The number that the next user gets.
+    pub fn next_id(&self) -> UserId {
+        UserId(self.ids.lowest_free())
+    }
+
+    /// Adds a user under the number that [`Self::next_id`] gave.
+    pub(crate) fn create(&mut self, user: User) {
+        assert_eq!(UserId(self.ids.take_lowest()), user.id, "the lowest free number is taken");
+        let taken = self.by_name.insert(user.username.clone(), user.id);
+        assert!(taken.is_none(), "the caller checked the name");
+        self.by_id.insert(user.id, Arc::new(user));
+    }
+
+    /// Takes away every grant on a stream that is gone: its number may be given to another one.
+    pub(crate) fn forget_stream(&mut self, stream: StreamId) {
+        self.change_grants(
+            |permissions| permissions.streams.contains_key(&stream),
+            |permissions| {
+                permissions.streams.remove(&stream);
+            },
+        );
+    }
+
+    /// Takes away every grant on a topic that is gone.
+    pub(crate) fn forget_topic(&mut self, stream: StreamId, topic: TopicId) {
+        self.change_grants(
+            |permissions| {
+                permissions.streams.get(&stream).is_some_and(|grant| grant.topics.contains_key(&topic))
+            },
+            |permissions| {
+                if let Some(grant) = permissions.streams.get_mut(&stream) {
+                    grant.topics.remove(&topic);
+                }
+            },
+        );
+    }
+
+    /// Rebuilds the users of a snapshot; none unless numbers ascend and names are distinct.
+    pub(crate) fn restore(users: Vec<User>) -> Option<Self> {
+        if !users.is_sorted_by(|left, right| left.id < right.id) {
+            return None;
+        }
+        let mut restored =
+            Self { ids: IdSpace::of_taken(users.iter().map(|user| user.id.0)), ..Self::default() };
+        for user in users {
+            if restored.by_name.insert(user.username.clone(), user.id).is_some() {
+                return None;
+            }
+            restored.by_id.insert(user.id, Arc::new(user));
+        }
+        Some(restored)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&Arc<str>, UserId)> {
+        self.by_name.iter().map(|(name, id)| (name, *id))
+    }
+
+    pub(crate) fn ids(&self) -> &IdSpace {
+        &self.ids
+    }
+
+    fn change_grants(&mut self, concerned: impl Fn(&Permissions) -> bool, change: impl Fn(&mut Permissions)) {
+        let holders: Vec<Arc<User>> =
+            self.iter().filter(|user| user.permissions.as_ref().is_some_and(&concerned)).cloned().collect();
+        for holder in holders {
+            let mut user = User::clone(&holder);
+            user.permissions.as_mut().map(&change);
+            self.by_id.insert(user.id, Arc::new(user));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permissions::{StreamFlags, StreamPermissions, TopicFlags};
+
+    #[test]
+    fn grants_on_a_deleted_resource_go_and_others_stay() {
+        let mut permissions = Permissions::default();
+        for stream in [1, 2] {
+            let topics = [(TopicId(0), TopicFlags::ALL), (TopicId(1), TopicFlags::ALL)].into();
+            permissions
+                .streams
+                .insert(StreamId(stream), StreamPermissions { flags: StreamFlags::READ_STREAM, topics });
+        }
+        let mut users = Users::default();
+        users.create(User {
+            id: ROOT,
+            created_at: ROOT_CREATED_AT,
+            status: UserStatus::Active,
+            username: "alice".into(),
+            password_hash: PasswordHash::new("$"),
+            permissions: Some(permissions),
+            options: Arc::default(),
+        });
+        users.forget_stream(StreamId(1));
+        users.forget_topic(StreamId(2), TopicId(0));
+        let grants = users.user(ROOT).and_then(|user| user.permissions.clone()).unwrap();
+        assert_eq!(grants.streams.keys().collect::<Vec<_>>(), [&StreamId(2)]);
+        assert_eq!(grants.streams[&StreamId(2)].topics.keys().collect::<Vec<_>>(), [&TopicId(1)]);
+    }
+
+    #[test]
+    fn debug_hides_the_hash() {
+        assert_eq!(format!("{:?}", PasswordHash::new("$argon2id$secret")), "PasswordHash(..)");
+    }
+}
