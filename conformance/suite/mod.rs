@@ -12,5 +12,5 @@ mod proxy;
 mod readers;
 mod resources;
 mod restarts;
-mod support;
+pub mod support;
 mod throughput;
