@@ -6,4 +6,26 @@
 
 #![forbid(unsafe_code)]
 
+mod config;
+mod document;
+mod effective;
+mod error;
+mod file;
+pub mod keys;
+mod resolve;
+mod secret;
+mod source;
 pub mod units;
+mod value;
+
+pub use config::{
+    AdvertisedAddress, Config, Connections, Durability, Engine, Heartbeat, Http, Limits, Log,
+    PartitionLimits, Reads, Root, Sessions, Shutdown, Storage, Tcp, TopicDefaults,
+};
+pub use document::{configuration_markdown, key_list};
+pub use effective::{Effective, Entry};
+pub use error::{ConfigError, Suggestion};
+pub use resolve::{FlagValue, Resolved, load, resolve};
+pub use secret::Secret;
+pub use source::Source;
+pub use value::{Value, ValueError};

@@ -57,6 +57,8 @@ pub enum Reason {
     UnknownUnit(String),
     #[error("the unit {0:?} must stand once, after every larger one")]
     Order(String),
+    #[error("it is a fraction; use a smaller unit")]
+    Fraction,
     #[error("it is too large")]
     TooLarge,
 }
@@ -154,6 +156,9 @@ fn take_quantity(text: &str) -> Result<(&str, &str, &str), Reason> {
     if !number.bytes().any(|b| b.is_ascii_digit()) {
         return Err(Reason::NoNumber(text.to_owned()));
     }
+    if rest.starts_with(['.', ',']) {
+        return Err(Reason::Fraction);
+    }
     let rest = rest.trim_start();
     let unit_end = rest.find(|c: char| c.is_whitespace() || c.is_ascii_digit()).unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(unit_end);
@@ -199,7 +204,7 @@ mod tests {
             ("MiB", Reason::NoNumber("MiB".into())),
             ("-1 MiB", Reason::NoNumber("-1 MiB".into())),
             ("64 MX", Reason::UnknownUnit("MX".into())),
-            ("1.5 GiB", Reason::UnknownUnit(".".into())),
+            ("1.5 GiB", Reason::Fraction),
             ("1 GiB 5 MiB", Reason::UnknownUnit("GiB 5 MiB".into())),
             ("99999999 TiB", Reason::TooLarge),
         ] {
