@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use laneway_config::units::parse_duration;
 
+/// Where a broker without any configuration listens.
+const SERVER_DEFAULT: &str = "127.0.0.1:8090";
 /// Port of the binary protocol where none is named.
 const PORT_DEFAULT: u16 = 8090;
 /// User name where none is given: the root user of a broker that was not told otherwise.
@@ -19,7 +21,7 @@ pub struct ConnectionArgs {
         long,
         value_name = "SERVER",
         env = "LANEWAY_SERVER",
-        default_value = "127.0.0.1:8090",
+        default_value = SERVER_DEFAULT,
         hide_env_values = true
     )]
     pub server: String,
@@ -81,16 +83,17 @@ impl ConnectionArgs {
         Ok(Connection {
             host,
             port,
-            username: self.username.clone().or(user).unwrap_or_else(|| USERNAME_DEFAULT.to_owned()),
-            password: self.password.clone().or(password).ok_or(ConnectionError::NoPassword)?,
+            username: given(&self.username).or(user).unwrap_or_else(|| USERNAME_DEFAULT.to_owned()),
+            password: given(&self.password).or(password).ok_or(ConnectionError::NoPassword)?,
             timeout: self.timeout,
         })
     }
 
     /// Credentials (`user:password`, if any) and address of the server argument.
     fn split_server(&self) -> Result<(Option<&str>, &str), ConnectionError> {
-        let rest = match self.server.split_once("://") {
-            None => self.server.as_str(),
+        let server = if self.server.is_empty() { SERVER_DEFAULT } else { self.server.as_str() };
+        let rest = match server.split_once("://") {
+            None => server,
             Some(("iggy" | "iggy+tcp" | "laneway", rest)) => rest,
             Some((scheme, _)) => return Err(ConnectionError::Scheme(scheme.to_owned())),
         };
@@ -119,6 +122,11 @@ impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}@{} (password hidden)", self.username, self.address())
     }
+}
+
+/// A variable that is set to nothing counts as not set.
+fn given(text: &Option<String>) -> Option<String> {
+    text.as_deref().and_then(non_empty)
 }
 
 fn non_empty(text: &str) -> Option<String> {
@@ -199,6 +207,10 @@ mod tests {
         assert_eq!(with.resolve().unwrap().address(), "localhost:8090");
         with.server = "::1".into();
         assert_eq!(with.resolve().unwrap().address(), "[::1]:8090");
+        with.server = String::new();
+        assert_eq!(with.resolve().unwrap().address(), "127.0.0.1:8090");
+        with.password = Some(String::new());
+        assert_eq!(with.resolve(), Err(ConnectionError::NoPassword));
     }
 
     #[test]

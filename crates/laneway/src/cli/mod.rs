@@ -36,17 +36,17 @@ pub const EXIT_USAGE: u8 = 2;
 
 const AFTER_HELP: &str = "\
 Examples:
-  laneway quickstart                         try everything in a few seconds, nothing to set up
-  laneway --dev                              serve on 127.0.0.1:8090, root user iggy/iggy, data in ./laneway-data
-  laneway --tcp 0.0.0.0:8090 --shards 4      serve to the network with four shards
-  laneway config                             what is in effect, and which flag, variable or file line set it
-  seq 100 | laneway send logs/lines --create send lines
-  laneway tail logs/lines --first            read them back
+  laneway quickstart                         try everything, nothing to set up
+  laneway --dev                              serve with root user iggy/iggy
+  laneway --tcp 0.0.0.0:8090 --shards 4      serve to the network, four shards
+  laneway config                             what is in effect, and what set it
+  seq 9 | laneway send logs/web --create     send lines
+  laneway tail logs/web --first              read them back
 
-Every setting is a flag, an environment variable or a line of a TOML file, in this order of precedence:
+Every setting is a flag, a variable or a line of a TOML file; the first wins:
   --tcp ADDR  =  LANEWAY_TCP_ADDRESS=ADDR  =  [tcp] address = \"ADDR\"
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was tried).";
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing tried).";
 
 /// A persistent message broker: one thread per core, one log per shard, the Iggy binary protocol.
 #[derive(Debug, Parser)]

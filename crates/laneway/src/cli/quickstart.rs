@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 const AFTER_HELP: &str = "\
-Starts a broker in this process on a free port and a temporary directory, sends FILE line by line through several
-producers, reads it back, checks every line and the order within each partition, and prints what it measured.
+Starts a broker in this process on a free port and a temporary directory, sends
+FILE line by line through several producers, reads it back, checks every line
+and the order within each partition, and prints what it measured.
 
 Examples:
   laneway quickstart

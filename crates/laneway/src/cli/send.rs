@@ -8,14 +8,15 @@ use super::{ConnectionArgs, TopicTarget};
 const BATCH_MAX: i64 = 100_000;
 
 const AFTER_HELP: &str = "\
-Each line becomes one message, without its line end. Lines of one key go to one partition, in their order; without a
-key, batches go to the partitions in turn. An acknowledged line is on stable storage.
+Each line becomes one message, without its line end. Lines of one key go to one
+partition, in their order; without a key, batches go to the partitions in turn.
+An acknowledged line is on stable storage (a topic may be created with less).
 
 Examples:
   laneway send logs/web --create --partitions 4 < access.log
-  tail -f access.log | laneway send logs/web --key-regex '^(\\S+)'       key: the first capture (else the whole match)
-  laneway send shop/orders --key-column 2 --delimiter , < orders.csv     key: the second column
-  LANEWAY_SERVER=iggy://iggy:iggy@10.0.0.5:8090 laneway send logs/web < access.log";
+  tail -f access.log | laneway send logs/web --key-regex '^(\\S+)'
+  laneway send shop/orders --key-column 2 --delimiter , < orders.csv
+  LANEWAY_SERVER=iggy://iggy:iggy@10.0.0.5:8090 laneway send logs/web < a.log";
 
 /// Sends the lines of standard input.
 #[derive(Debug, Args)]

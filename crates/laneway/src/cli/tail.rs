@@ -8,12 +8,13 @@ use super::{ConnectionArgs, TopicTarget};
 const LAST_DEFAULT: u32 = 10;
 
 const AFTER_HELP: &str = "\
-Shows the last 10 messages of each partition and ends, unless told where to start and to follow. The order within a
-partition is the order of its offsets; between partitions there is none.
+Shows the last 10 messages of each partition and ends, unless told where to
+start and to follow. The order within a partition is the order of its offsets;
+between partitions there is none.
 
 Examples:
-  laneway tail logs/web --first | head           from the beginning (a closed pipe ends it quietly)
-  laneway tail logs/web -f                       the last ones, then what arrives
+  laneway tail logs/web --first | head           from the beginning
+  laneway tail logs/web -f                       the last ones, then new ones
   laneway tail logs/web --offset 1000 --partition 2 --count 5
   laneway tail logs/web --since '1 h 30 m' --format json | jq .payload";
 

@@ -7,7 +7,7 @@ use super::{ConnectionArgs, Target, TopicTarget};
 const AFTER_HELP: &str = "\
 Examples:
   laneway topics create logs/web --partitions 4
-  laneway topics create logs/audit --durability persisted --segment-size '64 MiB' --message-expiry '7 days'
+  laneway topics create logs/audit --segment-size '64 MiB' --message-expiry '7 d'
   laneway topics list logs
   laneway topics show logs/web --json
   laneway topics delete logs/web";
