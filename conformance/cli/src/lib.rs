@@ -53,7 +53,8 @@ pub fn text(output: &Output) -> String {
 
 /// Path of the program: `IGGY_CLI`, or the pinned release, installed into the target folder when it is not there.
 ///
-/// Without its default feature it needs no keyring service and no D-Bus.
+/// It is built with its default features, because this release does not compile without them. Where no keyring service
+/// runs it says so and goes on.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -74,7 +75,7 @@ fn program() -> &'static Path {
 fn install(root: &Path, target: &Path) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["install", "--locked", "--debug", "--no-default-features", "--version", VERSION, "--root"])
+        .args(["install", "--locked", "--debug", "--version", VERSION, "--root"])
         .arg(root)
         .arg("iggy-cli")
         .env("CARGO_TARGET_DIR", target)
