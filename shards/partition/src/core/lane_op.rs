@@ -273,3 +273,141 @@ pub(super) fn put_session(out: &mut Vec<u8>, session: SessionKey) {
 pub(super) fn take_session(reader: &mut Reader<'_>) -> Result<SessionKey, DecodeError> {
     Ok(SessionKey { client: ClientId(reader.u128()?), session: SessionEpoch(reader.u64()?) })
 }
+
+#[cfg(test)]
+mod tests {
+    use laneway_wire::RequestNumber;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::consumer::ConsumerKind;
+
+    fn any_key() -> impl Strategy<Value = PartitionKey> {
+        (any::<u64>(), any::<u32>()).prop_map(|(incarnation, partition)| PartitionKey {
+            incarnation: Incarnation(incarnation),
+            partition: PartitionId(partition),
+        })
+    }
+
+    fn any_identity() -> impl Strategy<Value = Option<Identity>> {
+        prop::option::of((1_u128.., any::<u64>(), any::<u64>()).prop_map(|(client, session, request)| {
+            Identity {
+                client: ClientId(client),
+                session: SessionEpoch(session),
+                request: RequestNumber(request),
+            }
+        }))
+    }
+
+    fn any_consumer() -> impl Strategy<Value = ConsumerKey> {
+        let kind = prop::sample::select(ConsumerKind::ALL.to_vec());
+        let name = prop::collection::vec(any::<u8>(), 1..=255);
+        prop_oneof![
+            (kind.clone(), any::<u64>()).prop_map(|(kind, number)| ConsumerKey::number(kind, number)),
+            (kind, name).prop_map(|(kind, name)| ConsumerKey::name(kind, &name).unwrap()),
+        ]
+    }
+
+    fn any_durability() -> impl Strategy<Value = Durability> {
+        prop_oneof![Just(Durability::Replicated), Just(Durability::Persisted)]
+    }
+
+    fn any_producer() -> impl Strategy<Value = Option<ProducerSection>> {
+        prop::option::of((0..1_u64 << 63, 0..1_u16 << 15, 0..1_u32 << 31).prop_map(
+            |(producer_id, epoch, base_sequence)| ProducerSection { producer_id, epoch, base_sequence },
+        ))
+    }
+
+    fn any_op() -> impl Strategy<Value = LaneOp> {
+        let mode = prop_oneof![Just(StoreMode::Explicit), Just(StoreMode::Auto)];
+        prop_oneof![
+            (any_key(), any::<u32>(), any::<u32>(), any_durability(), any_durability(), any::<u64>())
+                .prop_map(|(key, stream, topic, durability, offset_durability, segment_bytes)| {
+                    LaneOp::OpenPartition {
+                        key,
+                        stream: StreamId(stream),
+                        topic: TopicId(topic),
+                        settings: PartitionSettings { durability, offset_durability, segment_bytes },
+                    }
+                }),
+            (any_key(), any_identity(), any::<u64>(), any_producer()).prop_map(
+                |(key, identity, base_offset, producer)| LaneOp::AppendBatch {
+                    key,
+                    identity,
+                    base_offset: Offset(base_offset),
+                    producer,
+                }
+            ),
+            (any_key(), any_identity(), any_consumer(), any::<u64>(), mode).prop_map(
+                |(key, identity, consumer, offset, mode)| LaneOp::StoreOffset {
+                    key,
+                    identity,
+                    consumer,
+                    offset: Offset(offset),
+                    mode,
+                }
+            ),
+            (any_key(), any_identity(), any_consumer())
+                .prop_map(|(key, identity, consumer)| LaneOp::DeleteOffset { key, identity, consumer }),
+            any_key().prop_map(|key| LaneOp::FencePartition { key }),
+            (any::<u128>(), any::<u64>()).prop_map(|(client, session)| LaneOp::RetireSession {
+                session: SessionKey { client: ClientId(client), session: SessionEpoch(session) },
+            }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn op_round_trips_and_no_shorter_or_longer_form_does(op in any_op()) {
+            let bytes = op.encode();
+            prop_assert_eq!(LaneOp::decode(&bytes), Ok(op));
+            for len in 0..bytes.len() {
+                prop_assert!(LaneOp::decode(&bytes[..len]).is_err());
+            }
+            let longer = [&bytes[..], &[0]].concat();
+            prop_assert!(LaneOp::decode(&longer).is_err());
+        }
+
+        #[test]
+        fn any_bytes_decode_to_an_op_or_an_error(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..120),
+            kind in 0_u8..9,
+        ) {
+            if let Some(header) = bytes.get_mut(..3) {
+                header.copy_from_slice(&[1, 0, kind]);
+            }
+            if let Ok(op) = LaneOp::decode(&bytes) {
+                prop_assert_eq!(LaneOp::decode(&op.encode()), Ok(op));
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_version_is_named() {
+        let mut bytes = LaneOp::FencePartition { key: NO_KEY }.encode();
+        bytes[0] = 2;
+        assert_eq!(LaneOp::decode(&bytes), Err(DecodeError::Version { what: WHAT, version: 2 }));
+    }
+
+    #[test]
+    fn store_offset_v1_is_these_bytes() {
+        let op = LaneOp::StoreOffset {
+            key: PartitionKey { incarnation: Incarnation(5), partition: PartitionId(2) },
+            identity: Some(Identity {
+                client: ClientId(9),
+                session: SessionEpoch(8),
+                request: RequestNumber(7),
+            }),
+            consumer: ConsumerKey::name(ConsumerKind::Consumer, b"ab").unwrap(),
+            offset: Offset(6),
+            mode: StoreMode::Explicit,
+        };
+        let mut golden = vec![1, 0, 3, 5, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
+        golden.extend_from_slice(&9_u128.to_le_bytes());
+        golden.extend_from_slice(&[8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+        golden.extend_from_slice(&[1, 2, 2, b'a', b'b', 6, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(op.encode(), golden);
+    }
+}

@@ -19,6 +19,9 @@ pub mod producers;
 pub mod receipts;
 mod staged;
 
+#[cfg(test)]
+mod model_tests;
+
 pub use checkpoint::{CheckpointDraft, CheckpointError};
 pub use codec::DecodeError;
 pub use consumer::{ConsumerId, ConsumerKey, ConsumerKind};

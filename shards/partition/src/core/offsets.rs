@@ -200,7 +200,9 @@ impl StoredOffsets {
             }
             StoreMode::Auto => {
                 entry.committed = entry.committed.max(Some(offset));
-                if entry.raised.is_some_and(|raised| Some(raised.offset) <= entry.committed) {
+                let committed = entry.committed;
+                let covers = |raised: Raised| raised.op <= op && Some(raised.offset) <= committed;
+                if entry.raised.is_some_and(covers) {
                     entry.raised = None;
                 }
             }
