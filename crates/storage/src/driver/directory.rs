@@ -54,6 +54,7 @@ impl DataDirectory {
             Some(version) => version,
             None => create(&path)?,
         };
+        create_fan_out(&path)?;
         for directory in [path.clone(), path.join(layout::JOURNAL), path.join(layout::LANES)] {
             remove_temporaries(&directory)?;
         }
@@ -191,12 +192,11 @@ fn read_version(root: &Path) -> Result<Option<Version>, StorageError> {
 
 /// Makes the directories, and last the VERSION file: without it, nothing of the rest counts.
 fn create(root: &Path) -> Result<Version, StorageError> {
-    let directories = [layout::JOURNAL, layout::LANES, layout::SEGMENTS].map(|name| root.join(name));
-    let fan_out = (0..FANOUT).map(|number| layout::fan_out_directory(root, number));
-    for directory in directories.iter().cloned().chain(fan_out) {
+    for name in [layout::JOURNAL, layout::LANES] {
+        let directory = root.join(name);
         fs::create_dir_all(&directory).map_err(StorageError::io("create", &directory))?;
     }
-    sync_directory(&root.join(layout::SEGMENTS))?;
+    create_fan_out(root)?;
     let disk = DiskId(u128::from_le_bytes(random_bytes(root)?));
     let version = Version { format: FORMAT, created: wall_clock(), disk };
     let path = root.join(layout::VERSION);
@@ -207,6 +207,18 @@ fn create(root: &Path) -> Result<Version, StorageError> {
     fs::rename(&beside, &path).map_err(StorageError::io("rename", &beside))?;
     sync_directory(root)?;
     Ok(version)
+}
+
+/// Makes the directories of segments. Also those that a copy of the directory left out because they were empty.
+fn create_fan_out(root: &Path) -> Result<(), StorageError> {
+    let mut made = false;
+    for directory in (0..FANOUT).map(|number| layout::fan_out_directory(root, number)) {
+        if !directory.is_dir() {
+            fs::create_dir_all(&directory).map_err(StorageError::io("create", &directory))?;
+            made = true;
+        }
+    }
+    if made { sync_directory(&root.join(layout::SEGMENTS)) } else { Ok(()) }
 }
 
 pub(super) fn sync_directory(path: &Path) -> Result<(), StorageError> {
