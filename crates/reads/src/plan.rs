@@ -42,10 +42,12 @@ pub enum PollPlan {
     Disk(DiskRead),
 }
 
-/// A read that needs bytes from segments.
+/// A read that begins in a segment.
 ///
-/// The caller looks up [`Selector::wants`] in its segments, feeds what it read to [`Selector::push_chunk`] until that
-/// is done or the segments end, feeds the partition's tail to [`Selector::push_tail`], and takes [`Selector::finish`].
+/// While [`Selector::wants`] names a start below the end of the segments, the caller reads there and feeds
+/// [`Selector::push_read`] (batches that storage checked) or [`Selector::push_chunk`] (bytes as they are); behind it,
+/// it feeds the partition's tail of that moment to [`Selector::push_tail`]. [`Selector::finish`] has the answer. A
+/// batch that cannot be read is [`Selector::fail`].
 #[derive(Clone, Debug)]
 pub struct DiskRead {
     /// Takes the bytes.

@@ -173,9 +173,29 @@ impl Selector {
         &self.selection
     }
 
-    /// Takes from a batch in memory, whose checks were made when it came in.
+    /// Bytes of records that may still be taken: what a read of a segment need not exceed.
+    pub fn bytes_left(&self) -> u64 {
+        self.limits.record_bytes.saturating_sub(self.selection.bytes)
+    }
+
+    /// Takes from a batch whose checks were made: when it came in, or when it was read.
     pub fn push_batch(&mut self, batch: &StoredBatch) {
         self.push(batch);
+    }
+
+    /// Takes from batches that were read from a segment and checked there. They share a buffer of `buffer_bytes`,
+    /// which a small selection does not keep alive.
+    pub fn push_read(&mut self, batches: impl IntoIterator<Item = StoredBatch>, buffer_bytes: u64) {
+        let parts = self.selection.parts.len();
+        for batch in batches {
+            if self.done {
+                break;
+            }
+            self.push(&batch);
+        }
+        if self.selection.parts.len() > parts {
+            self.pinned += buffer_bytes;
+        }
     }
 
     /// Takes from a tail of batches in memory, from wherever this read stands.
@@ -316,7 +336,7 @@ impl Selector {
     /// Takes `count` messages of a batch from `first` on, as far as the bytes allow.
     fn take(&mut self, batch: &StoredBatch, first: Offset, count: u32) {
         assert!(count > 0, "a batch that was to be taken has nothing to take");
-        let left = self.limits.record_bytes.saturating_sub(self.selection.bytes);
+        let left = self.bytes_left();
         let whole = first == batch.base_offset && count == batch.message_count;
         if whole && batch.bytes.len() as u64 <= left {
             self.add(first, count, [batch.bytes.clone()]);

@@ -345,6 +345,18 @@ fn selection_that_fills_its_bytes_exactly_ends_the_wait() {
 }
 
 #[test]
+fn batches_that_storage_read_are_taken_like_a_chunk() {
+    let log = log(&[(vec![10, 20], 1), (vec![200_000], 1), (vec![30], 1)]);
+    let limits = ReadLimits::poll(1, None, 1 << 20);
+    let mut selector = Selector::new(Start::Offset(Offset(1)), Offset(3), limits);
+    assert_eq!(selector.bytes_left(), limits.record_bytes);
+    selector.push_read(log.batches.clone(), 200_000);
+    let selection = selector.finish().unwrap();
+    assert_eq!(decode(&selection), [1]);
+    assert_eq!(selection.parts.len(), 1, "it is copied out of the large buffer");
+}
+
+#[test]
 fn small_part_of_a_large_buffer_is_copied_out() {
     let log = log(&[(vec![100], 1), (vec![200_000], 1)]);
     let disk = disk(&log, 0, 2);

@@ -7,7 +7,7 @@ use laneway_reads::{Nanos, SessionKey};
 use laneway_wire::{LaneId, Micros, Offset, Op, PartitionKey};
 
 use super::codec::DecodeError;
-use super::identity::{Identity, Receipt};
+use super::identity::{Receipt, RequestIdentity};
 use super::lane_op::{LaneOp, StoreMode};
 use super::offsets::CONSUMER_OFFSETS_MAX;
 use super::partition::{Clock, Partition};
@@ -90,7 +90,7 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
         /// Who asked.
-        identity: Option<Identity>,
+        identity: Option<RequestIdentity>,
         /// The answer.
         receipt: Receipt,
         /// The head after it.
@@ -103,7 +103,7 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
         /// Who asked; nobody for a read.
-        identity: Option<Identity>,
+        identity: Option<RequestIdentity>,
         /// The answer.
         receipt: Receipt,
     },
@@ -112,7 +112,7 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
         /// Who asked.
-        identity: Option<Identity>,
+        identity: Option<RequestIdentity>,
         /// The answer.
         receipt: Receipt,
     },
@@ -128,7 +128,7 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
         /// Who asked.
-        identity: Option<Identity>,
+        identity: Option<RequestIdentity>,
     },
     /// The receipts of a session are gone.
     Retired {
@@ -259,11 +259,9 @@ impl LaneState {
         clock: Clock,
     ) -> Result<Applied, ApplyError> {
         match lane_op {
-            LaneOp::OpenPartition { key, stream, topic, settings } => {
-                let limits = &self.limits;
-                self.partitions
-                    .entry(key)
-                    .or_insert_with(|| Partition::new(key, stream, topic, settings, limits));
+            LaneOp::OpenPartition(open) => {
+                let key = open.key;
+                self.partitions.entry(key).or_insert_with(|| Partition::new(open, &self.limits));
                 Ok(Applied::Opened { key })
             }
             LaneOp::AppendBatch { key, identity, base_offset, producer } => {
@@ -318,7 +316,7 @@ impl LaneState {
         }
     }
 
-    fn record(&mut self, key: PartitionKey, identity: Option<Identity>, receipt: Receipt) {
+    fn record(&mut self, key: PartitionKey, identity: Option<RequestIdentity>, receipt: Receipt) {
         let Some(identity) = identity else { return };
         let session = identity.session_key();
         if let Some(partition) = self.partitions.get_mut(&key) {

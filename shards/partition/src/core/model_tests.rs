@@ -21,12 +21,16 @@ fn key(number: u32) -> PartitionKey {
     PartitionKey { incarnation: Incarnation(100), partition: PartitionId(number) }
 }
 
-fn identity(session: u64, request: u64) -> Identity {
-    Identity { client: ClientId(1), session: SessionEpoch(session + 1), request: RequestNumber(request) }
+fn identity(session: u64, request: u64) -> RequestIdentity {
+    RequestIdentity {
+        client: ClientId(1),
+        session: SessionEpoch(session + 1),
+        request: RequestNumber(request),
+    }
 }
 
 fn open(number: u32) -> LaneOp {
-    LaneOp::OpenPartition {
+    LaneOp::OpenPartition(OpenPartition {
         key: key(number),
         stream: StreamId(1),
         topic: TopicId(2),
@@ -35,7 +39,7 @@ fn open(number: u32) -> LaneOp {
             offset_durability: Durability::Replicated,
             segment_bytes: 1 << 20,
         },
-    }
+    })
 }
 
 /// A batch as its owner stamps it; payloads tell the op that appended them.
@@ -65,7 +69,7 @@ struct Model {
     /// The op that appended each message.
     messages: Vec<u64>,
     offsets: BTreeMap<ConsumerKey, u64>,
-    receipts: BTreeMap<Identity, Receipt>,
+    receipts: BTreeMap<RequestIdentity, Receipt>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,7 +130,7 @@ impl World {
         self.lane.get_mut(key(number)).unwrap()
     }
 
-    fn request(&mut self, session: u64, again: bool) -> Identity {
+    fn request(&mut self, session: u64, again: bool) -> RequestIdentity {
         let last = self.requests.entry(session).or_insert(0);
         if !again || *last == 0 {
             *last += 1;
@@ -161,7 +165,7 @@ impl World {
         }
     }
 
-    fn in_flight(&self, number: u32, identity: &Identity) -> Option<Op> {
+    fn in_flight(&self, number: u32, identity: &RequestIdentity) -> Option<Op> {
         self.journal[self.applied..].iter().find_map(|entry| match LaneOp::decode(&entry.prefix) {
             Ok(
                 LaneOp::AppendBatch { key: other, identity: Some(who), .. }
@@ -307,15 +311,17 @@ impl World {
     fn restart(&mut self, finish_checkpoint: bool) {
         let mut draft = self.lane.draft_checkpoint();
         let flushed: Vec<_> = draft.to_flush().map(|(key, head, _)| (key, head)).collect();
-        for (key, head) in flushed {
-            draft.set_segments(key, Bytes::copy_from_slice(&head.0.to_le_bytes()));
-            if finish_checkpoint {
-                self.lane.get_mut(key).unwrap().flushed(head);
-            }
+        for (key, head) in &flushed {
+            draft.set_segments(*key, Bytes::copy_from_slice(&head.0.to_le_bytes()));
         }
         self.commit(2);
         if finish_checkpoint {
-            self.checkpoint = Some(draft.finish());
+            self.checkpoint = Some(draft.finish(&mut self.lane));
+        }
+        for (key, head) in flushed.into_iter().filter(|_| finish_checkpoint) {
+            let partition = self.lane.get(key).unwrap();
+            assert_eq!(partition.disk_end(), Offset(head.0 + 1));
+            assert_eq!(partition.segments()[..], head.0.to_le_bytes());
         }
         // Proposals that were not committed are lost with the process.
         self.journal.truncate(self.applied);
@@ -443,7 +449,8 @@ proptest! {
         let mut world = World::new();
         steps.into_iter().for_each(|step| world.step(step));
         world.commit(usize::MAX);
-        let mut bytes = world.lane.draft_checkpoint().finish();
+        let draft = world.lane.draft_checkpoint();
+        let mut bytes = draft.finish(&mut world.lane);
         let at = at.index(bytes.len());
         if cut {
             bytes.truncate(at);
@@ -473,7 +480,10 @@ fn checkpoint_with_batches_in_memory_is_refused() {
     let error = world.lane.to_checkpoint().unwrap_err();
     assert!(matches!(error, CheckpointError::Unflushed { key: unflushed, .. } if unflushed == key(0)));
     world.flush(0, 0);
-    let lane = LaneState::from_checkpoint(&world.lane.to_checkpoint().unwrap(), LIMITS).unwrap();
+    let lane = {
+        let bytes = world.lane.to_checkpoint().unwrap();
+        LaneState::from_checkpoint(&bytes, LIMITS).unwrap()
+    };
     assert_eq!(lane.get(key(0)).unwrap().disk_end(), Offset(3));
 }
 
