@@ -241,4 +241,47 @@ mod tests {
         let report = probe(Engine::Auto).unwrap();
         assert!(!report.to_string().is_empty());
     }
+
+    /// Runs the probe on a thread whose system call `io_uring_setup` answers `errno`, as a container's profile does it.
+    fn probe_denied_with(errno: i32) -> Result<Report, EngineUnavailable> {
+        std::thread::spawn(move || {
+            let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+            let mut program = [
+                // The number of the system call is the first field of the data that the filter sees.
+                statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+                libc::sock_filter {
+                    code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+                    jt: 0,
+                    jf: 1,
+                    k: libc::SYS_io_uring_setup as u32,
+                },
+                statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
+                statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+            ];
+            let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+            // SAFETY: the kernel copies the program, which lives until the calls return. Both calls bind this thread
+            // alone, and the thread ends with the probe.
+            let results = unsafe {
+                [
+                    libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+                    libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter),
+                ]
+            };
+            assert_eq!(results, [0, 0], "{}", io::Error::last_os_error());
+            probe(Engine::Auto)
+        })
+        .join()
+        .unwrap()
+    }
+
+    #[test]
+    fn a_seccomp_profile_that_denies_rings_leads_to_polling() {
+        let report = probe_denied_with(libc::EPERM).unwrap();
+        assert_eq!(report.engine, ChosenEngine::Polling);
+        // A machine that has the sysctl set as well names that one: it must be lifted first.
+        let reasons = [Denial::Policy, Denial::Sysctl(1), Denial::Sysctl(2)];
+        assert!(reasons.iter().any(|denial| report.reason == Reason::Denied(denial.clone())), "{report}");
+        let report = probe_denied_with(libc::ENOSYS).unwrap();
+        assert_eq!(report.reason, Reason::Denied(Denial::Missing));
+    }
 }
