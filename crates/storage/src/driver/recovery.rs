@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use laneway_wire::{LaneId, Op};
 
-use super::directory::DataDirectory;
+use super::directory::{DataDirectory, sync_directory};
 use crate::{
     checkpoint::{self, Checkpoint},
     error::{Damage, StorageError},
@@ -42,8 +42,8 @@ pub struct TornTail {
 }
 
 impl DataDirectory {
-    /// Reads all checkpoints and journals, whichever shards wrote them, and cuts torn tails. Blocking; for boot, once,
-    /// before the first journal of this run is made.
+    /// Reads all checkpoints and journals, whichever shards wrote them, cuts torn tails, and flushes what was read: all
+    /// that it gives is on stable storage. Blocking; for boot, once, before the first journal of this run is made.
     ///
     /// Errors: damage, gaps and conflicts are refusals that name file and position, lane and op; the directory is then
     /// unchanged.
@@ -67,6 +67,7 @@ impl DataDirectory {
         for tail in &torn {
             self.cut(tail)?;
         }
+        self.flush_what_was_read()?;
         Ok(Recovery { checkpoints, lanes, journals, torn })
     }
 
@@ -118,6 +119,18 @@ impl DataDirectory {
         };
         let records = scan.records.into_iter().map(|record| RecoveredRecord::new(name, record)).collect();
         Ok(ReadJournal { records, torn })
+    }
+
+    /// What was read may so far be in the kernel only: the killed process had written it and not yet flushed. From here
+    /// on it is answered for as durable, so it must be.
+    fn flush_what_was_read(&self) -> Result<(), StorageError> {
+        for name in self.journals() {
+            let path = name.path(self.path());
+            let file = File::open(&path).map_err(StorageError::io("open", &path))?;
+            file.sync_all().map_err(StorageError::io("flush", &path))?;
+        }
+        sync_directory(&self.path().join(layout::JOURNAL))?;
+        sync_directory(&self.path().join(layout::LANES))
     }
 
     fn has_successor(&self, name: JournalName) -> bool {
