@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::codec::{DecodeError, Put, Reader};
 use super::lane::{LaneLimits, LaneState};
-use super::lane_op::{OpenPartition, PartitionSettings, put_key, take_key};
+use super::lane_op::{PartitionSettings, put_key, take_key};
 use super::offsets::StoredOffsets;
 use super::partition::Partition;
 use super::producers::Producers;
@@ -76,28 +76,16 @@ impl CheckpointDraft {
         drafts.filter_map(|(key, draft)| Some((*key, draft.head?, draft.flush.as_slice())))
     }
 
-    /// What storage wants to find again about a partition as of this draft. Without a call, what the partition has
-    /// stays.
+    /// What storage wants to find again about a partition as of this draft. Without a call it is what the partition
+    /// itself has: from the checkpoint it was restored from, or from [`Partition::set_segments`].
     pub fn set_segments(&mut self, key: PartitionKey, segments: Bytes) {
         if let Some(draft) = self.partitions.get_mut(&key) {
             draft.segments = segments;
         }
     }
 
-    /// The checkpoint. The caller has flushed everything that [`Self::to_flush`] named; the partitions of `lane` that
-    /// still live learn it here, together with what storage wants to find again.
-    pub fn finish(self, lane: &mut LaneState) -> Vec<u8> {
-        for (key, draft) in &self.partitions {
-            let Some(partition) = lane.get_mut(*key) else { continue };
-            partition.set_segments(draft.segments.clone());
-            if let Some(head) = draft.head {
-                partition.flushed(head);
-            }
-        }
-        self.encode()
-    }
-
-    fn encode(&self) -> Vec<u8> {
+    /// The checkpoint. The caller has flushed everything that [`Self::to_flush`] named.
+    pub fn finish(self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(MAGIC);
         out.put_u16(VERSION);
@@ -141,7 +129,7 @@ impl LaneState {
             Some(partition) => {
                 Err(CheckpointError::Unflushed { key: partition.key(), bytes: partition.unflushed_bytes() })
             }
-            None => Ok(self.draft_checkpoint().encode()),
+            None => Ok(self.draft_checkpoint().finish()),
         }
     }
 
@@ -209,7 +197,7 @@ fn decode_partition(bytes: &[u8], limits: &LaneLimits) -> Result<Partition, Deco
     let stream = StreamId(reader.u32()?);
     let topic = TopicId(reader.u32()?);
     let settings = PartitionSettings::decode(&mut reader)?;
-    let mut partition = Partition::new(OpenPartition { key, stream, topic, settings }, limits);
+    let mut partition = Partition::new(key, stream, topic, settings, limits);
     let log = &mut partition.log;
     let has_head = reader.u8()?;
     let head = Offset(reader.u64()?);

@@ -6,9 +6,9 @@ use laneway_wire::{ClientId, Micros, Offset, Op, RequestNumber, SessionEpoch, St
 
 use super::codec::{DecodeError, Put, Reader};
 
-/// RequestIdentity of a client's request. A resend carries the same.
+/// Identity of a client's request. A resend carries the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestIdentity {
+pub struct Identity {
     /// The client.
     pub client: ClientId,
     /// Its session.
@@ -17,7 +17,7 @@ pub struct RequestIdentity {
     pub request: RequestNumber,
 }
 
-impl RequestIdentity {
+impl Identity {
     /// The session that the request belongs to.
     pub fn session_key(&self) -> SessionKey {
         SessionKey { client: self.client, session: self.session }
@@ -40,9 +40,8 @@ impl RequestIdentity {
     }
 
     /// Appends an identity or, for an op that the server made itself, zeros: no client and no request has number 0.
-    pub fn encode_option(identity: Option<&RequestIdentity>, out: &mut Vec<u8>) {
-        let server =
-            RequestIdentity { client: ClientId(0), session: SessionEpoch(0), request: RequestNumber(0) };
+    pub fn encode_option(identity: Option<&Identity>, out: &mut Vec<u8>) {
+        let server = Identity { client: ClientId(0), session: SessionEpoch(0), request: RequestNumber(0) };
         identity.unwrap_or(&server).encode(out);
     }
 

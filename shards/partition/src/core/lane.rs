@@ -7,7 +7,7 @@ use laneway_reads::{Nanos, SessionKey};
 use laneway_wire::{LaneId, Micros, Offset, Op, PartitionKey};
 
 use super::codec::DecodeError;
-use super::identity::{Receipt, RequestIdentity};
+use super::identity::{Identity, Receipt};
 use super::lane_op::{LaneOp, StoreMode};
 use super::offsets::CONSUMER_OFFSETS_MAX;
 use super::partition::{Clock, Partition};
@@ -90,7 +90,7 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
         /// Who asked.
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         /// The answer.
         receipt: Receipt,
         /// The head after it.
@@ -103,7 +103,7 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
         /// Who asked; nobody for a read.
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         /// The answer.
         receipt: Receipt,
     },
@@ -112,7 +112,7 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
         /// Who asked.
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         /// The answer.
         receipt: Receipt,
     },
@@ -128,7 +128,7 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
         /// Who asked.
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
     },
     /// The receipts of a session are gone.
     Retired {
@@ -210,6 +210,11 @@ impl LaneState {
         self.partitions.is_empty()
     }
 
+    /// Whether a session left receipts here.
+    pub fn knows_session(&self, session: SessionKey) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
     /// Applies a committed entry: its op, its time, its prefix and its batch. `now` stamps client stores for the fences
     /// of parked reads; recovery passes 0. Entries come in the order of their ops; one at or below the last applied is
     /// skipped.
@@ -259,9 +264,11 @@ impl LaneState {
         clock: Clock,
     ) -> Result<Applied, ApplyError> {
         match lane_op {
-            LaneOp::OpenPartition(open) => {
-                let key = open.key;
-                self.partitions.entry(key).or_insert_with(|| Partition::new(open, &self.limits));
+            LaneOp::OpenPartition { key, stream, topic, settings } => {
+                let limits = &self.limits;
+                self.partitions
+                    .entry(key)
+                    .or_insert_with(|| Partition::new(key, stream, topic, settings, limits));
                 Ok(Applied::Opened { key })
             }
             LaneOp::AppendBatch { key, identity, base_offset, producer } => {
@@ -316,7 +323,7 @@ impl LaneState {
         }
     }
 
-    fn record(&mut self, key: PartitionKey, identity: Option<RequestIdentity>, receipt: Receipt) {
+    fn record(&mut self, key: PartitionKey, identity: Option<Identity>, receipt: Receipt) {
         let Some(identity) = identity else { return };
         let session = identity.session_key();
         if let Some(partition) = self.partitions.get_mut(&key) {

@@ -24,7 +24,7 @@ use laneway_wire::{
 
 use super::codec::{DecodeError, Put, Reader};
 use super::consumer::ConsumerKey;
-use super::identity::{RequestIdentity, put_producer, take_producer};
+use super::identity::{Identity, put_producer, take_producer};
 
 /// Version of the format.
 pub const LANE_OP_VERSION: u16 = 1;
@@ -38,19 +38,6 @@ pub struct PartitionSettings {
     pub offset_durability: Durability,
     /// Where a segment is sealed, bytes.
     pub segment_bytes: u64,
-}
-
-/// What a lane's log records of a partition that begins to exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenPartition {
-    /// The partition.
-    pub key: PartitionKey,
-    /// Its stream.
-    pub stream: StreamId,
-    /// Its topic.
-    pub topic: TopicId,
-    /// Its settings.
-    pub settings: PartitionSettings,
 }
 
 /// Why an offset is stored.
@@ -67,13 +54,22 @@ pub enum StoreMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaneOp {
     /// The partition begins to exist. Again for the same key, it changes nothing.
-    OpenPartition(OpenPartition),
+    OpenPartition {
+        /// The partition.
+        key: PartitionKey,
+        /// Its stream.
+        stream: StreamId,
+        /// Its topic.
+        topic: TopicId,
+        /// Its settings.
+        settings: PartitionSettings,
+    },
     /// Appends the batch behind the prefix.
     AppendBatch {
         /// The partition.
         key: PartitionKey,
         /// Who asked.
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         /// Offset of the first message, as it is stamped into the batch.
         base_offset: Offset,
         /// The producer section that the batch came with.
@@ -84,7 +80,7 @@ pub enum LaneOp {
         /// The partition.
         key: PartitionKey,
         /// Who asked; nobody for a read.
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         /// Whose offset.
         consumer: ConsumerKey,
         /// The offset.
@@ -97,7 +93,7 @@ pub enum LaneOp {
         /// The partition.
         key: PartitionKey,
         /// Who asked.
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         /// Whose offset.
         consumer: ConsumerKey,
     },
@@ -120,7 +116,7 @@ impl LaneOp {
     /// The partition that the op concerns; `None` when it concerns the whole lane.
     pub fn key(&self) -> Option<PartitionKey> {
         match self {
-            LaneOp::OpenPartition(OpenPartition { key, .. })
+            LaneOp::OpenPartition { key, .. }
             | LaneOp::AppendBatch { key, .. }
             | LaneOp::StoreOffset { key, .. }
             | LaneOp::DeleteOffset { key, .. }
@@ -136,13 +132,13 @@ impl LaneOp {
         out.put_u8(self.kind());
         put_key(&mut out, self.key().unwrap_or(NO_KEY));
         match self {
-            LaneOp::OpenPartition(OpenPartition { stream, topic, settings, .. }) => {
+            LaneOp::OpenPartition { stream, topic, settings, .. } => {
                 out.put_u32(stream.0);
                 out.put_u32(topic.0);
                 settings.encode(&mut out);
             }
             LaneOp::AppendBatch { identity, base_offset, producer, .. } => {
-                RequestIdentity::encode_option(identity.as_ref(), &mut out);
+                Identity::encode_option(identity.as_ref(), &mut out);
                 out.put_u64(base_offset.0);
                 out.put_u8(u8::from(producer.is_some()));
                 if let Some(producer) = producer {
@@ -150,13 +146,13 @@ impl LaneOp {
                 }
             }
             LaneOp::StoreOffset { identity, consumer, offset, mode, .. } => {
-                RequestIdentity::encode_option(identity.as_ref(), &mut out);
+                Identity::encode_option(identity.as_ref(), &mut out);
                 consumer.encode(&mut out);
                 out.put_u64(offset.0);
                 out.put_u8(*mode as u8);
             }
             LaneOp::DeleteOffset { identity, consumer, .. } => {
-                RequestIdentity::encode_option(identity.as_ref(), &mut out);
+                Identity::encode_option(identity.as_ref(), &mut out);
                 consumer.encode(&mut out);
             }
             LaneOp::FencePartition { .. } => {}
@@ -175,15 +171,15 @@ impl LaneOp {
         let kind = reader.u8()?;
         let key = take_key(&mut reader)?;
         let op = match kind {
-            1 => LaneOp::OpenPartition(OpenPartition {
+            1 => LaneOp::OpenPartition {
                 key,
                 stream: StreamId(reader.u32()?),
                 topic: TopicId(reader.u32()?),
                 settings: PartitionSettings::decode(&mut reader)?,
-            }),
+            },
             2 => LaneOp::AppendBatch {
                 key,
-                identity: RequestIdentity::decode_option(&mut reader)?,
+                identity: Identity::decode_option(&mut reader)?,
                 base_offset: Offset(reader.u64()?),
                 producer: match reader.u8()? {
                     0 => None,
@@ -193,7 +189,7 @@ impl LaneOp {
             },
             3 => LaneOp::StoreOffset {
                 key,
-                identity: RequestIdentity::decode_option(&mut reader)?,
+                identity: Identity::decode_option(&mut reader)?,
                 consumer: ConsumerKey::decode(&mut reader)?,
                 offset: Offset(reader.u64()?),
                 mode: match reader.u8()? {
@@ -204,7 +200,7 @@ impl LaneOp {
             },
             4 => LaneOp::DeleteOffset {
                 key,
-                identity: RequestIdentity::decode_option(&mut reader)?,
+                identity: Identity::decode_option(&mut reader)?,
                 consumer: ConsumerKey::decode(&mut reader)?,
             },
             5 => LaneOp::FencePartition { key },
@@ -217,7 +213,7 @@ impl LaneOp {
 
     fn kind(&self) -> u8 {
         match self {
-            LaneOp::OpenPartition(_) => 1,
+            LaneOp::OpenPartition { .. } => 1,
             LaneOp::AppendBatch { .. } => 2,
             LaneOp::StoreOffset { .. } => 3,
             LaneOp::DeleteOffset { .. } => 4,
@@ -293,9 +289,9 @@ mod tests {
         })
     }
 
-    fn any_identity() -> impl Strategy<Value = Option<RequestIdentity>> {
+    fn any_identity() -> impl Strategy<Value = Option<Identity>> {
         prop::option::of((1_u128.., any::<u64>(), any::<u64>()).prop_map(|(client, session, request)| {
-            RequestIdentity {
+            Identity {
                 client: ClientId(client),
                 session: SessionEpoch(session),
                 request: RequestNumber(request),
@@ -327,12 +323,12 @@ mod tests {
         prop_oneof![
             (any_key(), any::<u32>(), any::<u32>(), any_durability(), any_durability(), any::<u64>())
                 .prop_map(|(key, stream, topic, durability, offset_durability, segment_bytes)| {
-                    LaneOp::OpenPartition(OpenPartition {
+                    LaneOp::OpenPartition {
                         key,
                         stream: StreamId(stream),
                         topic: TopicId(topic),
                         settings: PartitionSettings { durability, offset_durability, segment_bytes },
-                    })
+                    }
                 }),
             (any_key(), any_identity(), any::<u64>(), any_producer()).prop_map(
                 |(key, identity, base_offset, producer)| LaneOp::AppendBatch {
@@ -399,7 +395,7 @@ mod tests {
     fn store_offset_v1_is_these_bytes() {
         let op = LaneOp::StoreOffset {
             key: PartitionKey { incarnation: Incarnation(5), partition: PartitionId(2) },
-            identity: Some(RequestIdentity {
+            identity: Some(Identity {
                 client: ClientId(9),
                 session: SessionEpoch(8),
                 request: RequestNumber(7),

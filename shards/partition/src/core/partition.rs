@@ -6,10 +6,10 @@ use laneway_wire::batch::ProducerSection;
 use laneway_wire::{Micros, Offset, Op, PartitionKey, RequestNumber, Status, StreamId, TopicId};
 
 use super::consumer::ConsumerKey;
-use super::identity::{Admit, Receipt, ReceiptKind, RequestIdentity};
+use super::identity::{Admit, Identity, Receipt, ReceiptKind};
 use super::invariants;
 use super::lane::{ApplyError, LaneLimits};
-use super::lane_op::{OpenPartition, PartitionSettings, StoreMode};
+use super::lane_op::{PartitionSettings, StoreMode};
 use super::offsets::{AutoCommit, FenceToken, StoredOffsets};
 use super::producers::Producers;
 use super::receipts::Receipts;
@@ -70,8 +70,13 @@ pub struct Partition {
 
 impl Partition {
     /// An empty partition.
-    pub fn new(open: OpenPartition, limits: &LaneLimits) -> Self {
-        let OpenPartition { key, stream, topic, settings } = open;
+    pub fn new(
+        key: PartitionKey,
+        stream: StreamId,
+        topic: TopicId,
+        settings: PartitionSettings,
+        limits: &LaneLimits,
+    ) -> Self {
         Self {
             key,
             stream,
@@ -173,7 +178,7 @@ impl Partition {
     /// What to do with a send of `message_count` messages at `now`.
     pub fn admit_append(
         &self,
-        identity: Option<&RequestIdentity>,
+        identity: Option<&Identity>,
         message_count: u32,
         producer: Option<&ProducerSection>,
         now: Micros,
@@ -194,7 +199,7 @@ impl Partition {
     /// What to do with a client's store of an offset: 4100 above the head, 3024 for a key too many.
     pub fn admit_store_offset(
         &self,
-        identity: Option<&RequestIdentity>,
+        identity: Option<&Identity>,
         consumer: &ConsumerKey,
         offset: Offset,
         now: Micros,
@@ -213,7 +218,7 @@ impl Partition {
     /// refusal, too.
     pub fn admit_delete_offset(
         &mut self,
-        identity: Option<&RequestIdentity>,
+        identity: Option<&Identity>,
         consumer: &ConsumerKey,
         now: Micros,
         now_monotonic: Nanos,
@@ -228,7 +233,7 @@ impl Partition {
         }
     }
 
-    fn admit_request(&self, identity: Option<&RequestIdentity>, kind: ReceiptKind, now: Micros) -> Admit {
+    fn admit_request(&self, identity: Option<&Identity>, kind: ReceiptKind, now: Micros) -> Admit {
         let Some(identity) = identity else { return Admit::New };
         match self.staged.in_flight(identity) {
             Some(op) => Admit::InFlight(op),
@@ -242,7 +247,7 @@ impl Partition {
     pub fn stage_append(
         &mut self,
         op: Op,
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         message_count: u32,
         producer: Option<ProducerSection>,
         timestamp: Micros,
@@ -261,13 +266,13 @@ impl Partition {
     }
 
     /// A client's store of an offset is about to be proposed.
-    pub fn stage_store_offset(&mut self, op: Op, identity: Option<RequestIdentity>, consumer: &ConsumerKey) {
+    pub fn stage_store_offset(&mut self, op: Op, identity: Option<Identity>, consumer: &ConsumerKey) {
         self.offsets.stage_store(consumer);
         self.staged.push(op, identity, StagedOp::Store { consumer: consumer.clone() });
     }
 
     /// A client's delete of an offset is about to be proposed.
-    pub fn stage_delete_offset(&mut self, op: Op, identity: Option<RequestIdentity>, consumer: &ConsumerKey) {
+    pub fn stage_delete_offset(&mut self, op: Op, identity: Option<Identity>, consumer: &ConsumerKey) {
         self.offsets.stage_delete(consumer);
         self.staged.push(op, identity, StagedOp::Delete { consumer: consumer.clone() });
     }
@@ -400,7 +405,7 @@ impl Partition {
     pub(super) fn apply_append(
         &mut self,
         op: Op,
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         base_offset: Offset,
         producer: Option<ProducerSection>,
         bytes: Bytes,
@@ -448,7 +453,7 @@ impl Partition {
     pub(super) fn apply_store_offset(
         &mut self,
         op: Op,
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         consumer: &ConsumerKey,
         offset: Offset,
         mode: StoreMode,
@@ -471,7 +476,7 @@ impl Partition {
     pub(super) fn apply_delete_offset(
         &mut self,
         op: Op,
-        identity: Option<RequestIdentity>,
+        identity: Option<Identity>,
         consumer: &ConsumerKey,
         clock: Clock,
     ) -> Receipt {

@@ -12,7 +12,7 @@ use laneway_reads::SessionKey;
 use laneway_wire::{Micros, RequestNumber, SessionEpoch, Status};
 
 use super::codec::{DecodeError, Put, Reader};
-use super::identity::{Admit, Receipt, ReceiptKind, RequestIdentity};
+use super::identity::{Admit, Identity, Receipt, ReceiptKind};
 use super::lane_op::{put_session, take_session};
 
 /// Receipts of one session in one partition: the last and three before it. Source: cluster specification, section 1.9.
@@ -50,13 +50,7 @@ impl Receipts {
 
     /// What to do with a request. `in_flight` is the number of requests that are proposed here: each may bring a new
     /// session.
-    pub fn admit(
-        &self,
-        identity: &RequestIdentity,
-        kind: ReceiptKind,
-        now: Micros,
-        in_flight: usize,
-    ) -> Admit {
+    pub fn admit(&self, identity: &Identity, kind: ReceiptKind, now: Micros, in_flight: usize) -> Admit {
         let session = identity.session_key();
         let Some(receipts) = self.sessions.get(&session) else {
             return self.admit_session(session, identity.request, now, in_flight);

@@ -6,8 +6,8 @@ fn session(number: u64) -> SessionKey {
     SessionKey { client: ClientId(7), session: SessionEpoch(number) }
 }
 
-fn identity(number: u64, request: u64) -> RequestIdentity {
-    RequestIdentity { client: ClientId(7), session: SessionEpoch(number), request: RequestNumber(request) }
+fn identity(number: u64, request: u64) -> Identity {
+    Identity { client: ClientId(7), session: SessionEpoch(number), request: RequestNumber(request) }
 }
 
 fn receipt(request: u64, op: u64) -> Receipt {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use laneway_wire::{Offset, Op};
 
 use super::consumer::ConsumerKey;
-use super::identity::RequestIdentity;
+use super::identity::Identity;
 
 /// What a proposed op will do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub(super) enum StagedOp {
 /// The proposed ops of one partition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Staged {
-    queue: VecDeque<(Op, Option<RequestIdentity>, StagedOp)>,
-    requests: BTreeMap<RequestIdentity, Op>,
+    queue: VecDeque<(Op, Option<Identity>, StagedOp)>,
+    requests: BTreeMap<Identity, Op>,
     /// Offset after the last message that was proposed; applied ones are below it.
     end: Offset,
 }
 
 impl Staged {
-    pub(super) fn push(&mut self, op: Op, identity: Option<RequestIdentity>, staged: StagedOp) {
+    pub(super) fn push(&mut self, op: Op, identity: Option<Identity>, staged: StagedOp) {
         assert!(self.queue.back().is_none_or(|(last, ..)| *last < op), "ops are staged in order");
         if let Some(identity) = identity {
             self.requests.insert(identity, op);
@@ -40,7 +40,7 @@ impl Staged {
     }
 
     /// The op of a request that is on its way.
-    pub(super) fn in_flight(&self, identity: &RequestIdentity) -> Option<Op> {
+    pub(super) fn in_flight(&self, identity: &Identity) -> Option<Op> {
         self.requests.get(identity).copied()
     }
 
