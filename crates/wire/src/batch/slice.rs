@@ -27,7 +27,7 @@ impl Slice {
 
     /// Offset of the last message.
     pub fn last_offset(&self) -> Offset {
-        Offset(self.first_offset.0 + u64::from(self.count) - 1)
+        Offset(self.first_offset.0.saturating_add(u64::from(self.count) - 1))
     }
 }
 
@@ -42,7 +42,7 @@ pub fn slice(batch: &[u8], first_offset: Offset, count: u32, byte_limit: usize) 
     let header = &batch.header;
     let first = batch.messages().next()?.ok()?;
     let whole = batch.offset_of(&first)? >= first_offset
-        && count >= header.message_count
+        && (1..=count).contains(&header.message_count)
         && batch.bytes.len() <= byte_limit;
     if whole && header.producer.is_none() {
         return Some(Slice {
