@@ -34,6 +34,11 @@ fn a_full_disk_is_a_typed_error_and_writing_goes_on_once_there_is_room() {
         shard.planner.retry(failure.group);
         let refused = shard.journal.write_group(shard.planner.begin().unwrap()).await.unwrap_err();
         shard.planner.retry(refused.group);
+        let payload = Bytes::from(vec![1; 1 << 20]);
+        let checkpoint =
+            directory.write_checkpoint(LaneId(9), laneway_wire::Op(1), payload, &shard.counters).await;
+        assert!(matches!(checkpoint, Err(StorageError::OutOfSpace { .. })), "{checkpoint:?}");
+        assert_eq!(std::fs::read_dir(home.join("lanes")).unwrap().count(), 0, "nothing half-written stays");
         std::fs::remove_file(filler).unwrap();
         for more in op + 1..op + 5 {
             shard.planner.push(record(1, more, body(more))).unwrap();

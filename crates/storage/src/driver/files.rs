@@ -125,20 +125,37 @@ pub(super) async fn flush_directory(path: &Path, counters: &StorageCounters) -> 
 }
 
 /// Makes a file that appears under its name only whole and durable: written beside it, flushed, renamed, and the
-/// directory flushed. Gives the open file.
+/// directory flushed. Gives the open file. A failure leaves nothing beside it: the disk may be full.
 pub(super) async fn create_whole(
     path: &Path,
     contents: impl IntoIterator<Item = Bytes>,
     counters: &StorageCounters,
 ) -> Result<OpenFile, StorageError> {
     let beside = temporary(path);
-    let file = OpenFile::open(&beside, Access::Fresh, counters).await?;
-    file.write_all(contents, 0, counters).await?;
-    file.flush(counters).await?;
-    compio::fs::rename(&beside, path).await.map_err(StorageError::io("rename", &beside))?;
+    let file = match create_beside(&beside, path, contents, counters).await {
+        Ok(file) => file,
+        Err(error) => {
+            // The first failure is the one to report; a file that stays is removed at the next start.
+            let _ = remove(&beside, counters).await;
+            return Err(error);
+        }
+    };
     let directory = path.parent().expect("every file of ours has a directory");
     flush_directory(directory, counters).await?;
     Ok(OpenFile { path: path.into(), ..file })
+}
+
+async fn create_beside(
+    beside: &Path,
+    path: &Path,
+    contents: impl IntoIterator<Item = Bytes>,
+    counters: &StorageCounters,
+) -> Result<OpenFile, StorageError> {
+    let file = OpenFile::open(beside, Access::Fresh, counters).await?;
+    file.write_all(contents, 0, counters).await?;
+    file.flush(counters).await?;
+    compio::fs::rename(beside, path).await.map_err(StorageError::io("rename", beside))?;
+    Ok(file)
 }
 
 /// Removes a file. One that is gone already is as good.
