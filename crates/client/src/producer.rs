@@ -15,6 +15,9 @@ use crate::error::ClientError;
 use crate::messages::{self, SendTarget};
 use crate::resources::{Name, TopicDetails};
 
+/// Bytes of messages that may wait for their acknowledgement, over all partitions. Room for one largest message.
+const HELD_BYTES_MAX: usize = 64 << 20;
+
 /// When a batch is full.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchLimits {
@@ -72,6 +75,8 @@ pub struct Producer {
     lanes: BTreeMap<PartitionId, Lane>,
     limits: BatchLimits,
     acknowledged: VecDeque<Acknowledged>,
+    /// Bytes of messages that were pushed and are not acknowledged.
+    held_bytes: usize,
 }
 
 impl Producer {
@@ -97,7 +102,7 @@ impl Producer {
             })
             .collect();
         let target = SendTarget { stream: stream.clone(), topic: topic.clone() };
-        Ok(Self { client, target, lanes, limits, acknowledged: VecDeque::new() })
+        Ok(Self { client, target, lanes, limits, acknowledged: VecDeque::new(), held_bytes: 0 })
     }
 
     /// Number of partitions of the topic.
@@ -128,6 +133,11 @@ impl Producer {
             .map_or(0, BatchBuilder::message_count)
     }
 
+    /// Whether the batch of a partition is full: the next message begins another.
+    pub fn is_filled(&self, partition: PartitionId) -> bool {
+        self.is_full(partition, MESSAGE_HEADER_BYTES + 1)
+    }
+
     /// Adds a message to the batch of its partition. When that is full and the previous one still travels, waits for
     /// its acknowledgement: a slow broker slows its producers.
     ///
@@ -151,10 +161,20 @@ impl Producer {
             None => messages::start_batch(&self.target, partition)?,
         };
         let result = filling.push(id, timestamp, payload, user_headers);
+        let is_free = lane.travelling.is_none();
         if filling.message_count() > 0 {
             lane.filling = Some(filling);
         }
-        Ok(result?)
+        result?;
+        if self.is_filled(partition) && is_free && self.in_flight() < self.limits.in_flight {
+            self.send(partition)?;
+        }
+        // Many partitions with a batch each add up.
+        self.held_bytes += message_bytes;
+        if self.held_bytes > HELD_BYTES_MAX {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Sends every batch whose partition is free, without waiting for anything. For inputs that pause.
@@ -291,6 +311,7 @@ impl Producer {
         }
         let base = messages::parse_confirmation(&answer?.payload, partition);
         let Travelling { messages, bytes, since, .. } = travelling;
+        self.held_bytes = self.held_bytes.saturating_sub(bytes - BATCH_HEADER_BYTES);
         self.acknowledged.push_back(Acknowledged {
             partition,
             base,

@@ -1,0 +1,83 @@
+//! Why a command did not do what it was asked.
+
+use std::io;
+use std::path::PathBuf;
+
+use laneway_client::ClientError;
+
+use super::keys::KeyRuleError;
+use super::lines::LineError;
+use super::quickstart::QuickstartError;
+use crate::cli::ConnectionError;
+
+/// Why a command ended early. Every message names the cause, and the fix where there is one.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The connection arguments are unusable.
+    #[error("{0}")]
+    Connection(#[from] ConnectionError),
+    /// The rule for message keys is unusable.
+    #[error("{0}")]
+    KeyRule(#[from] KeyRuleError),
+    /// Another argument is unusable.
+    #[error("{0}")]
+    Usage(String),
+    /// The broker refused, or could not be reached.
+    #[error("{0}")]
+    Client(#[from] ClientError),
+    /// Standard output could not be written. A broken pipe is no failure, see [`super::finish`].
+    #[error("write to standard output: {0}")]
+    Output(#[source] io::Error),
+    /// The input could not be read or has a line that is too long.
+    #[error("{0}")]
+    Lines(#[from] LineError),
+    /// A file could not be opened.
+    #[error("cannot open {}: {source}", path.display())]
+    File {
+        /// As it was named.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A partition that was asked for does not exist.
+    #[error("{topic} has no partition {partition}, its partitions are 0 to {last}")]
+    NoPartition {
+        /// `STREAM/TOPIC`.
+        topic: String,
+        /// As it was asked for.
+        partition: u32,
+        /// The highest that exists.
+        last: u32,
+    },
+    /// The topic has no partitions at all.
+    #[error("{topic} has no partitions: create some first")]
+    NoPartitions {
+        /// `STREAM/TOPIC`.
+        topic: String,
+    },
+    /// Sending stopped in the middle.
+    #[error("{cause}\n{acknowledged} of {read} lines read are acknowledged and stay stored")]
+    SendStopped {
+        /// Why.
+        cause: Box<CommandError>,
+        /// Lines that the broker acknowledged.
+        acknowledged: u64,
+        /// Lines that were taken from the input.
+        read: u64,
+    },
+    /// The quickstart found a difference or could not run.
+    #[error("{0}")]
+    Quickstart(#[from] QuickstartError),
+}
+
+impl CommandError {
+    /// Whether nothing was tried because the command line makes no sense.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Connection(_) | Self::KeyRule(_) | Self::Usage(_) => true,
+            Self::Client(ClientError::Argument(_)) => true,
+            Self::SendStopped { cause, .. } => cause.is_usage(),
+            _ => false,
+        }
+    }
+}

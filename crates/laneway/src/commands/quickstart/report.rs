@@ -1,0 +1,132 @@
+//! What the quickstart prints at the end.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{Outcome, Plan};
+use crate::commands::output::{bytes_text, count_text, printable};
+
+/// Everything that is worth a line.
+#[derive(Debug)]
+pub struct Report {
+    pub label: String,
+    /// From nothing to a broker that listens.
+    pub boot: Duration,
+    pub plan: Plan,
+    pub outcome: Outcome,
+    /// Where the broker still listens after the report.
+    pub kept: Option<SocketAddr>,
+}
+
+impl Report {
+    /// Writes the report.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Outcome { produced, verified, sending, total } = &self.outcome;
+        let Plan { producers, partitions, .. } = self.plan;
+        writeln!(out, "source      {}", printable(&self.label))?;
+        writeln!(out, "broker      listened after {}", time_text(self.boot))?;
+        writeln!(
+            out,
+            "sent        {} lines, {} in {} batches, {producers} producers, {partitions} partitions, in {}",
+            count_text(produced.lines),
+            bytes_text(produced.bytes),
+            count_text(produced.batches),
+            time_text(*sending)
+        )?;
+        writeln!(
+            out,
+            "verified    {} lines, every byte and the order in every partition, {} consumers, after {}",
+            count_text(*verified),
+            self.plan.consumers(),
+            time_text(*total)
+        )?;
+        writeln!(
+            out,
+            "throughput  {}/s sent and acknowledged, {} lines/s; {}/s end to end",
+            bytes_text(rate(produced.bytes, *sending)),
+            count_text(rate(produced.lines, *sending)),
+            bytes_text(rate(produced.bytes, *total))
+        )?;
+        let latencies = &produced.latencies;
+        writeln!(
+            out,
+            "latency     of the acknowledgement of a batch: p50 {}, p95 {}, p99 {}, max {}",
+            time_text(latencies.percentile(50.0)),
+            time_text(latencies.percentile(95.0)),
+            time_text(latencies.percentile(99.0)),
+            time_text(latencies.max())
+        )?;
+        match self.kept {
+            Some(address) => write_kept(out, address),
+            None => write_next(out),
+        }
+    }
+}
+
+fn write_next(out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(
+        b"\nWhat to try next:
+  laneway --dev                                          a broker on 127.0.0.1:8090, user iggy, password iggy
+  export LANEWAY_PASSWORD=iggy
+  seq 1000 | laneway send demo/lines --create            lines of standard input become messages
+  laneway tail demo/lines --first                        read them back; -f keeps following
+  laneway streams list                                   what is there
+  iggy -u iggy -p iggy stream list                       the client that you already use works as well
+",
+    )
+}
+
+fn write_kept(out: &mut dyn Write, address: SocketAddr) -> io::Result<()> {
+    write!(
+        out,
+        "\nThe broker keeps running until you press Ctrl-C; then its data goes away. In another terminal:
+  export LANEWAY_SERVER=iggy://iggy:iggy@{address}
+  laneway topics show quickstart/lines
+  laneway tail quickstart/lines --last 5
+"
+    )?;
+    out.flush()
+}
+
+/// Per second, at least over a microsecond.
+fn rate(count: u64, time: Duration) -> u64 {
+    (count as f64 / time.as_secs_f64().max(1e-6)) as u64
+}
+
+fn time_text(time: Duration) -> String {
+    match time.as_micros() {
+        0..1000 => format!("{} us", time.as_micros()),
+        1000..1_000_000 => format!("{:.2} ms", time.as_secs_f64() * 1000.0),
+        _ => format!("{:.2} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::produce::Produced;
+    use super::*;
+
+    #[test]
+    fn report_has_a_line_for_everything_measured() {
+        let mut produced = Produced { lines: 1000, bytes: 4 << 20, batches: 8, ..Produced::default() };
+        produced.latencies.record(Duration::from_micros(750));
+        let total = Duration::from_millis(2500);
+        let outcome = Outcome { produced, verified: 1000, sending: Duration::from_secs(2), total };
+        let plan = Plan { producers: 4, partitions: 3, batch: 1000 };
+        let report =
+            Report { label: "a\nfile".into(), boot: Duration::from_millis(12), plan, outcome, kept: None };
+        let mut out = Vec::new();
+        report.print(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for expected in [
+            "source      a\u{fffd}file\n",
+            "1,000 lines, 4.0 MiB in 8 batches, 4 producers, 3 partitions, in 2.00 s",
+            "2.0 MiB/s sent and acknowledged, 500 lines/s; 1.6 MiB/s end to end",
+            "p50 750 us, p95 750 us, p99 750 us, max 750 us",
+            "laneway --dev",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `laneway topics create|list|show|delete`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use laneway_client::{Client, ClientError, Options, PartitionDetails, TopicSummary};
+use laneway_wire::{Code, Status};
+use serde::Serialize;
+
+use super::CommandError;
+use super::connect::{self, identifier};
+use super::output::{Row, Style, moment_text, write_json, write_rows};
+use super::streams::{self, numbers, say};
+use crate::cli::{
+    CreateTopicArgs, ListTopicsArgs, Target, TopicArgs, TopicTarget, TopicsArgs, TopicsCommand,
+};
+
+/// Runs one of the subcommands.
+pub fn topics(args: &TopicsArgs) -> Result<(), CommandError> {
+    match &args.command {
+        TopicsCommand::Create(args) => create(args),
+        TopicsCommand::List(args) => list(args),
+        TopicsCommand::Show(args) => show(args),
+        TopicsCommand::Delete(args) => delete(args),
+    }
+}
+
+fn create(args: &CreateTopicArgs) -> Result<(), CommandError> {
+    let options = options(args)?;
+    let name = new_name(&args.topic.topic)?;
+    let mut client = connect::sign_in(&args.connection)?;
+    if args.if_missing {
+        return create_if_missing(&mut client, &args.topic, args.partitions, &options);
+    }
+    client.create_topic(&identifier(&args.topic.stream), &name, args.partitions, &options)?;
+    say(&format!("created topic {} with {} partitions", args.topic, args.partitions));
+    Ok(())
+}
+
+/// Creates the stream and the topic unless they are there. What is there stays as it is.
+pub fn create_if_missing(
+    client: &mut Client,
+    target: &TopicTarget,
+    partitions: u32,
+    options: &Options,
+) -> Result<(), CommandError> {
+    if client.topic(&identifier(&target.stream), &identifier(&target.topic))?.is_some() {
+        return Ok(());
+    }
+    if client.stream(&identifier(&target.stream))?.is_none() {
+        streams::create_if_missing(client, &new_name(&target.stream)?)?;
+    }
+    match client.create_topic(&identifier(&target.stream), &new_name(&target.topic)?, partitions, options) {
+        Ok(_) => say(&format!("created topic {target} with {partitions} partitions")),
+        Err(error) if error.status() == Some(Status::TopicNameAlreadyExists) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// The name for something new. A number names by id, and ids are the broker's to give.
+fn new_name(target: &Target) -> Result<String, CommandError> {
+    match target {
+        Target::Name(name) => Ok(name.clone()),
+        Target::Id(id) => Err(CommandError::Usage(format!(
+            "{id} would be a name that is a number, which no later command could reach: choose another name"
+        ))),
+    }
+}
+
+fn options(args: &CreateTopicArgs) -> Result<Options, CommandError> {
+    let mut options = Options::new();
+    let named = [
+        ("durability", &args.durability),
+        ("segment_size", &args.segment_size),
+        ("message_expiry", &args.message_expiry),
+        ("max_topic_size", &args.max_topic_size),
+    ];
+    for (key, value) in named {
+        if let Some(value) = value {
+            options.insert(key.to_owned(), value.clone());
+        }
+    }
+    for option in &args.options {
+        let Some((key, value)) = option.split_once('=') else {
+            return Err(CommandError::Usage(format!("--option {option}: write KEY=VALUE")));
+        };
+        if options.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(CommandError::Usage(format!("the option {key} is given twice")));
+        }
+    }
+    Ok(options)
+}
+
+fn list(args: &ListTopicsArgs) -> Result<(), CommandError> {
+    let mut client = connect::sign_in(&args.connection)?;
+    // The list of a stream that does not exist is empty, so look for the stream itself.
+    let details = client.stream(&identifier(&args.stream))?.ok_or_else(|| streams::missing(&args.stream))?;
+    let rows: Vec<TopicRow> = details.topics.iter().map(TopicRow::from).collect();
+    write_rows(&mut io::stdout().lock(), Style::detect(args.json), &rows).map_err(CommandError::Output)
+}
+
+fn show(args: &TopicArgs) -> Result<(), CommandError> {
+    let mut client = connect::sign_in(&args.connection)?;
+    let TopicTarget { stream, topic } = &args.topic;
+    let details = client.topic(&identifier(stream), &identifier(topic))?.ok_or_else(|| missing(topic))?;
+    let partitions: Vec<PartitionRow> = details.partitions.iter().map(PartitionRow::from).collect();
+    let options = details.summary.options.clone();
+    let topic = TopicRow::from(&details.summary);
+    let mut out = io::stdout().lock();
+    let style = Style::detect(args.json);
+    let written = match style {
+        Style::Json => write_json(&mut out, &TopicAndPartitions { topic, options, partitions }),
+        Style::Plain => write_rows(&mut out, style, &partitions),
+        Style::Table => write_rows(&mut out, style, &[topic])
+            .and_then(|()| writeln!(out))
+            .and_then(|()| write_rows(&mut out, style, &partitions))
+            .and_then(|()| writeln!(out))
+            .and_then(|()| options.iter().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))),
+    };
+    written.map_err(CommandError::Output)
+}
+
+fn delete(args: &TopicArgs) -> Result<(), CommandError> {
+    let mut client = connect::sign_in(&args.connection)?;
+    client.delete_topic(&identifier(&args.topic.stream), &identifier(&args.topic.topic))?;
+    say(&format!("deleted topic {}", args.topic));
+    Ok(())
+}
+
+/// The error for a topic that a read did not find; it says what a refused change would say.
+pub fn missing(topic: &Target) -> CommandError {
+    let status = match topic {
+        Target::Id(_) => Status::TopicIdNotFound,
+        Target::Name(_) => Status::TopicNameNotFound,
+    };
+    ClientError::Refused { code: Code::GetTopic, status }.into()
+}
+
+#[derive(Debug, Serialize)]
+struct TopicAndPartitions {
+    #[serde(flatten)]
+    topic: TopicRow,
+    options: BTreeMap<String, String>,
+    partitions: Vec<PartitionRow>,
+}
+
+/// A topic in a list.
+#[derive(Debug, Serialize)]
+pub struct TopicRow {
+    id: u32,
+    name: String,
+    partitions_count: u32,
+    messages_count: u64,
+    size_bytes: u64,
+    created_at: String,
+}
+
+impl From<&TopicSummary> for TopicRow {
+    fn from(topic: &TopicSummary) -> Self {
+        Self {
+            id: topic.id.0,
+            name: topic.name.clone(),
+            partitions_count: topic.partitions_count,
+            messages_count: topic.messages_count,
+            size_bytes: topic.size_bytes,
+            created_at: moment_text(topic.created_at.0),
+        }
+    }
+}
+
+impl Row for TopicRow {
+    const HEADINGS: &'static [&'static str] = &["id", "name", "partitions", "messages", "size", "created"];
+
+    fn cells(&self, style: Style) -> Vec<String> {
+        let (messages, size) = numbers(style, self.messages_count, self.size_bytes);
+        vec![
+            self.id.to_string(),
+            self.name.clone(),
+            self.partitions_count.to_string(),
+            messages,
+            size,
+            self.created_at.clone(),
+        ]
+    }
+}
+
+/// A partition in a list.
+#[derive(Debug, Serialize)]
+struct PartitionRow {
+    id: u32,
+    messages_count: u64,
+    current_offset: u64,
+    segments_count: u32,
+    size_bytes: u64,
+}
+
+impl From<&PartitionDetails> for PartitionRow {
+    fn from(partition: &PartitionDetails) -> Self {
+        Self {
+            id: partition.id.0,
+            messages_count: partition.messages_count,
+            current_offset: partition.current_offset.0,
+            segments_count: partition.segments_count,
+            size_bytes: partition.size_bytes,
+        }
+    }
+}
+
+impl Row for PartitionRow {
+    const HEADINGS: &'static [&'static str] = &["partition", "messages", "last offset", "segments", "size"];
+
+    fn cells(&self, style: Style) -> Vec<String> {
+        let (messages, size) = numbers(style, self.messages_count, self.size_bytes);
+        let last = if self.messages_count == 0 { "-".to_owned() } else { self.current_offset.to_string() };
+        vec![self.id.to_string(), messages, last, self.segments_count.to_string(), size]
+    }
+}
