@@ -83,6 +83,10 @@ impl PollPlan {
 
 /// The commit at which a read that holds too little may hold enough. `strategy` is the one of the request, because a
 /// read from `Last` moves with the head; `request` is what it resolved to for `selection`.
+///
+/// A selection of an older head than the view's (messages were committed while it was read from a disk) says too
+/// little: [`Selection::is_stale`] tells, and the caller evaluates again in the same turn instead of parking. Here it
+/// is woken by the next commit, whatever it waits for.
 pub fn wake_at(
     view: &PartitionView<'_>,
     strategy: Strategy,
@@ -91,6 +95,9 @@ pub fn wake_at(
     selection: &Selection,
 ) -> WakeAt {
     let next_commit = view.head.map_or(Offset(0), |head| Offset(head.0.saturating_add(1)));
+    if selection.is_stale(view) {
+        return WakeAt { head: next_commit, bytes_total: None };
+    }
     let missing = u64::from(min_count.saturating_sub(selection.messages)).max(1);
     let head = match (strategy, request.start) {
         (Strategy::Last, _) => next_commit,

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use laneway_wire::batch::{BATCH_HEADER_BYTES, Slice, slice, verify_stored};
 use laneway_wire::{Micros, Offset, Status};
 
+use crate::plan::PartitionView;
 use crate::record::{self, Head};
 use crate::start::Start;
 use crate::tail::{MemoryTail, StoredBatch};
@@ -72,6 +73,11 @@ impl Selection {
     /// Whether it ends a wait for `min_count` messages.
     pub fn satisfies(&self, min_count: u32) -> bool {
         self.messages >= min_count || self.byte_limited || self.truncated
+    }
+
+    /// Whether messages were committed since it was planned. Parking on it could sleep through them.
+    pub fn is_stale(&self, view: &PartitionView<'_>) -> bool {
+        self.head != view.head
     }
 
     /// Whether it holds no message.

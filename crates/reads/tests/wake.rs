@@ -88,3 +88,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn selection_of_an_older_head_is_stale_and_wakes_with_the_next_commit() {
+    let log = log(&[(vec![10], 1), (vec![10], 1), (vec![10], 1)]);
+    let limits = ReadLimits { messages: 9, record_bytes: 16 << 20 };
+    let strategy = ReadStrategy::First;
+    let (mut before, mut after) = (MemoryTail::default(), MemoryTail::default());
+    let (request, selection) = evaluate(&view(&log, 1, 0, &mut before), strategy, limits);
+    let now = view(&log, 3, 0, &mut after);
+    assert!(selection.is_stale(&now));
+    assert_eq!(wake_at(&now, strategy, &request, 9, &selection).head, Offset(3));
+    let (_, selection) = evaluate(&now, strategy, limits);
+    assert!(!selection.is_stale(&now));
+}
