@@ -1,2 +1,28 @@
-//! Laneway: shard runtime, partition.
+//! What every shard runs: the connections that it accepted and the lanes that it owns.
+//!
+//! A request comes in on the *origin* shard, which checks the frame, the session and the permission, finds the
+//! partition in its copy of the metadata, and sends the request to the *owner* shard of the partition's lane. The owner
+//! orders it, its journal makes it durable, and the answer goes back into the connection's outbox.
+//!
+//! Reading order: [`core`] (the partitions of a lane, no runtime), [`owner`] (the lanes of this shard, no runtime),
+//! [`message`] (what crosses between shards), [`shard`] (the runtime: one turn after another), [`journal`] and
+//! [`checkpoint`] (what reaches the disk), [`disk`] (reads of segments), [`connections`] and [`origin`] (clients).
+#![forbid(unsafe_code)]
+
+pub mod calls;
+pub mod checkpoint;
+pub mod clock;
+pub mod connections;
 pub mod core;
+pub mod disk;
+pub mod journal;
+pub mod message;
+pub mod origin;
+pub mod owner;
+pub mod process;
+pub mod reply;
+pub mod shard;
+
+pub use message::{Inbox, Post, ShardId};
+pub use owner::{Owner, RestoredLane};
+pub use shard::{Shard, ShardSettings};

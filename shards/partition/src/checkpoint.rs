@@ -1,0 +1,99 @@
+//! Checkpoints at run time: the journal goes on in a new file, the lanes' batches go to their segments, each lane
+//! writes its checkpoint, and the older journals go.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use laneway_storage::{JournalWriter, StorageError};
+use laneway_wire::{LaneId, Op};
+
+use crate::journal;
+use crate::owner::LaneDraft;
+use crate::shard::Shard;
+
+/// Everything that one checkpoint covers, frozen in one turn.
+#[derive(Debug)]
+pub struct Draft {
+    lanes: Vec<LaneDraft>,
+    metadata: Option<(Op, Bytes)>,
+}
+
+/// Rotates the journal and lets a task make the checkpoint while the journal goes on.
+pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), StorageError> {
+    let place = match writer.rotate().await {
+        Ok(place) => place,
+        Err(error @ StorageError::OutOfSpace { .. }) => {
+            tracing::warn!(%error, "no space for a new journal; the current one goes on");
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let progress = shard.commit.borrow_mut().rotated(place);
+    journal::advance(shard, progress);
+    let draft = freeze(shard);
+    shard.checkpointing.set(true);
+    let shard = shard.clone();
+    compio::runtime::spawn(async move {
+        if let Err(error) = complete(&shard, draft).await {
+            // The journal still holds everything: nothing is lost, and the next checkpoint tries again.
+            tracing::error!(%error, "the checkpoint failed; the journal keeps what it would have freed");
+        }
+        shard.checkpointing.set(false);
+        shard.checkpoint_bell.ring();
+    })
+    .detach();
+    Ok(())
+}
+
+/// Freezes the lanes at what is applied. No write is in flight.
+pub fn freeze(shard: &Shard) -> Draft {
+    let metadata = shard.lane.borrow().as_ref().map(|lane| {
+        let metadata = lane.metadata();
+        (metadata.applied(), Bytes::from(metadata.to_snapshot()))
+    });
+    Draft { lanes: shard.owner.borrow_mut().draft_checkpoints(), metadata }
+}
+
+/// Makes a frozen checkpoint durable and frees what it covers. Gives the op of each lane.
+pub async fn complete(shard: &Shard, draft: Draft) -> Result<BTreeMap<LaneId, Op>, StorageError> {
+    let Draft { lanes, metadata } = draft;
+    for lane in &lanes {
+        flush(shard, lane).await?;
+    }
+    shard.segments.flush().await?;
+
+    let mut covered = BTreeMap::new();
+    if let Some((op, snapshot)) = metadata {
+        shard.directory.write_checkpoint(LaneId::METADATA, op, snapshot, &shard.counters).await?;
+        covered.insert(LaneId::METADATA, op);
+    }
+    for lane in lanes {
+        let (lane, op, payload, gone) = shard.owner.borrow().finish_draft(lane);
+        shard.directory.write_checkpoint(lane, op, payload, &shard.counters).await?;
+        covered.insert(lane, op);
+        let files = shard.owner.borrow_mut().forget(lane, &gone);
+        shard.segments.remove(files).await?;
+    }
+    let deletable = {
+        let mut commit = shard.commit.borrow_mut();
+        for (lane, op) in &covered {
+            commit.checkpointed(*lane, *op);
+        }
+        commit.take_deletable()
+    };
+    shard.directory.remove_journals(&deletable, &shard.counters).await?;
+    shard.owner.borrow_mut().release_memory(shard.settings.cache_bytes);
+    Ok(covered)
+}
+
+async fn flush(shard: &Shard, lane: &LaneDraft) -> Result<(), StorageError> {
+    for part in lane.flush_parts() {
+        let plan = shard.owner.borrow().plan_flush(lane.lane(), &part);
+        if let Some(plan) = plan {
+            shard.segments.append(&plan).await?;
+            shard.owner.borrow_mut().note_flushed(lane.lane(), &part, &plan);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! The connections that a shard accepted.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use compio::net::TcpStream;
+use laneway_reads::ConnectionId;
+use laneway_transport::{OutFrame, Outbox, Signal, listener};
+use laneway_wire::protocol::ProtocolVersion;
+use laneway_wire::{ClientId, RequestNumber, SessionEpoch, UserId};
+
+use crate::message::ShardId;
+
+/// Bits of a connection's number that count the connections of its shard.
+const COUNT_BITS: u32 = 24;
+
+/// Who is signed in on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The session's client id.
+    pub client: ClientId,
+    /// The session's epoch.
+    pub session: SessionEpoch,
+    /// The authenticated user.
+    pub user: UserId,
+    /// The protocol that the client named; selects every layout that differs.
+    pub protocol: ProtocolVersion,
+}
+
+/// One connection. Made at accept, lives on the shard that accepted it, ends when its reader ends.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its number, unique on the node while it lives.
+    pub id: ConnectionId,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+    /// Frames on their way to the client.
+    pub outbox: Outbox,
+    stream: TcpStream,
+    binding: Cell<Option<Binding>>,
+    in_flight: Cell<usize>,
+    settled: Signal,
+    /// Deferred reads that an owner holds, by request number: where a cancel goes.
+    deferred: RefCell<BTreeMap<RequestNumber, ShardId>>,
+}
+
+impl Connection {
+    /// The number that clients see: the low half of the id.
+    pub fn number(&self) -> u32 {
+        // A shard's connections are counted below 2^24, and there are at most 2^8 shards above that on one node.
+        self.id.0 as u32
+    }
+
+    /// The session that this connection is bound to.
+    pub fn binding(&self) -> Option<Binding> {
+        self.binding.get()
+    }
+
+    /// Binds the connection, or unbinds it.
+    pub fn bind(&self, binding: Option<Binding>) {
+        self.binding.set(binding);
+    }
+
+    /// Counts a request that will be answered.
+    pub fn begin(&self) {
+        self.in_flight.set(self.in_flight.get() + 1);
+    }
+
+    /// Takes the answer of a counted request.
+    pub fn finish(&self, frame: OutFrame) {
+        self.outbox.push(frame);
+        self.settle();
+    }
+
+    /// Takes the end of a counted request that gets no answer.
+    pub fn settle(&self) {
+        let left = self.in_flight.get().checked_sub(1).expect("every answer belongs to a counted request");
+        self.in_flight.set(left);
+        self.settled.ring();
+    }
+
+    /// Waits until fewer than `max` counted requests are open, and the client takes its replies.
+    pub async fn room(&self, max: usize) {
+        self.outbox.room().await;
+        while self.in_flight.get() >= max && !self.outbox.is_closed() {
+            self.settled.wait().await;
+        }
+    }
+
+    /// Waits until no counted request is open.
+    pub async fn idle(&self) {
+        while self.in_flight.get() > 0 {
+            self.settled.wait().await;
+        }
+    }
+
+    /// Remembers where a deferred read waits.
+    pub fn defer(&self, request: RequestNumber, owner: ShardId) {
+        self.deferred.borrow_mut().insert(request, owner);
+    }
+
+    /// Forgets a deferred read that was answered; says where it waited.
+    pub fn undefer(&self, request: RequestNumber) -> Option<ShardId> {
+        self.deferred.borrow_mut().remove(&request)
+    }
+
+    /// Where a deferred read waits.
+    pub fn deferred(&self, request: RequestNumber) -> Option<ShardId> {
+        self.deferred.borrow().get(&request).copied()
+    }
+
+    /// The shards that hold deferred reads of this connection; empties the list.
+    pub fn take_deferring_shards(&self) -> Vec<ShardId> {
+        let mut shards: Vec<ShardId> =
+            std::mem::take(&mut *self.deferred.borrow_mut()).into_values().collect();
+        shards.sort_unstable();
+        shards.dedup();
+        shards
+    }
+
+    /// Sends what is queued, then ends the connection.
+    pub fn close(&self) {
+        self.outbox.close();
+        self.settled.ring();
+    }
+
+    /// Ends both directions at once; the reader returns.
+    pub fn abort(&self) {
+        self.close();
+        listener::close(&self.stream);
+    }
+}
+
+/// All connections of one shard.
+#[derive(Debug)]
+pub struct Connections {
+    shard: ShardId,
+    next: u64,
+    open: BTreeMap<ConnectionId, Rc<Connection>>,
+}
+
+impl Connections {
+    /// No connection yet.
+    pub fn new(shard: ShardId) -> Self {
+        Self { shard, next: 1, open: BTreeMap::new() }
+    }
+
+    /// Takes a connection in. Its number fits the 32 bits that clients see: the shard above, a count below.
+    pub fn insert(&mut self, stream: TcpStream, peer: SocketAddr) -> Rc<Connection> {
+        let id = loop {
+            let count = self.next & ((1 << COUNT_BITS) - 1);
+            self.next += 1;
+            let id = ConnectionId(u64::from(self.shard.0) << COUNT_BITS | count);
+            if count != 0 && !self.open.contains_key(&id) {
+                break id;
+            }
+        };
+        let connection = Rc::new(Connection {
+            id,
+            peer,
+            outbox: Outbox::default(),
+            stream,
+            binding: Cell::new(None),
+            in_flight: Cell::new(0),
+            settled: Signal::default(),
+            deferred: RefCell::default(),
+        });
+        self.open.insert(id, connection.clone());
+        connection
+    }
+
+    /// The connection with this number, if it is still open.
+    pub fn get(&self, id: ConnectionId) -> Option<&Rc<Connection>> {
+        self.open.get(&id)
+    }
+
+    /// Forgets a connection that ended.
+    pub fn remove(&mut self, id: ConnectionId) {
+        self.open.remove(&id);
+    }
+
+    /// Number of open connections.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Every open connection, oldest number first.
+    pub fn iter(&self) -> impl Iterator<Item = &Rc<Connection>> {
+        self.open.values()
+    }
+}

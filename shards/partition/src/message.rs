@@ -1,0 +1,268 @@
+//! What crosses between shards. Everything is owned: buffers move, nothing is shared.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use laneway_metadata::{Metadata, Register, SessionId};
+use laneway_reads::{ConnectionId, Deadlines, Requester, Strategy};
+use laneway_shard_metadata::{ShardWork, Verdict};
+use laneway_transport::OutFrame;
+use laneway_wire::batch::ProducerSection;
+use laneway_wire::{
+    EvictionReason, LaneId, Offset, Op, PartitionKey, ProtocolVersion, RequestNumber, StreamId, TopicId,
+    UserId,
+};
+
+use crate::calls::CallId;
+use crate::core::{ConsumerKey, Identity};
+use crate::reply::Echo;
+
+/// Number of a shard on its node, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+/// The way into another shard. What is published is the newest metadata version.
+pub type Post = laneway_mailbox::Sender<Message, Arc<Metadata>>;
+
+/// The way into this shard.
+pub type Inbox = laneway_mailbox::Mailbox<Message, Arc<Metadata>>;
+
+/// Where an answer goes.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyTo {
+    /// The shard of the connection.
+    pub origin: ShardId,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// What the answer repeats of the request.
+    pub echo: Echo,
+}
+
+/// A message between two shards.
+#[derive(Debug)]
+pub enum Message {
+    /// A request for the owner of a partition.
+    Partition(Box<PartitionRequest>),
+    /// A request for the metadata lane.
+    Metadata(Box<MetadataRequest>),
+    /// An answer for a client of the receiving shard.
+    Reply {
+        /// Whose request it answers.
+        to: ReplyTo,
+        /// The frame; none ends a cancelled read that gets no answer.
+        frame: Option<OutFrame>,
+    },
+    /// A question of a task of another shard.
+    Question {
+        /// The shard that asks.
+        from: ShardId,
+        /// Its name for the question.
+        call: CallId,
+        /// The question.
+        question: Question,
+    },
+    /// The answer to a question of this shard.
+    Answer {
+        /// The question.
+        call: CallId,
+        /// The answer.
+        answer: Answer,
+    },
+    /// A client takes a deferred read back.
+    Cancel(Requester),
+    /// A connection of another shard ended: drop its deferred reads.
+    ConnectionLost(ConnectionId),
+    /// Sessions ended: refuse their deferred reads, forget their receipts.
+    SessionsEnded(Vec<SessionId>),
+    /// A request showed that its session is over: evict its connection.
+    Evict {
+        /// Whose request.
+        to: ReplyTo,
+        /// Why.
+        reason: EvictionReason,
+    },
+    /// The metadata lane created partitions that this shard owns, or deleted some. Answered by
+    /// [`Message::LifecycleDone`].
+    Lifecycle {
+        /// The op that decided it.
+        op: Op,
+        /// What this shard has to do for it.
+        work: ShardWork,
+    },
+    /// A shard has committed everything that the metadata op asked of it.
+    LifecycleDone {
+        /// The op.
+        op: Op,
+        /// The shard.
+        shard: ShardId,
+    },
+    /// A connection was bound to a session, or left it: for the session's lifetime.
+    Attached {
+        /// The session.
+        session: SessionId,
+        /// Whether it joined.
+        joined: bool,
+    },
+}
+
+/// A request for the owner of a partition.
+#[derive(Debug)]
+pub struct PartitionRequest {
+    /// The partition's lane.
+    pub lane: LaneId,
+    /// The partition.
+    pub key: PartitionKey,
+    /// Metadata op that the origin has applied.
+    pub metadata_op: Op,
+    /// Where the answer goes.
+    pub reply_to: ReplyTo,
+    /// What is asked.
+    pub work: Work,
+}
+
+/// What a client asks of a partition.
+#[derive(Debug)]
+pub enum Work {
+    /// Append a batch that the origin has verified.
+    Append {
+        /// Who sends.
+        identity: Identity,
+        /// The stream, for the confirmation.
+        stream: StreamId,
+        /// The topic, for the confirmation.
+        topic: TopicId,
+        /// The batch, uniquely owned, so that it can be stamped where it lies.
+        batch: BytesMut,
+        /// Messages in it.
+        messages: u32,
+        /// What an idempotent producer says of it.
+        producer: Option<ProducerSection>,
+    },
+    /// Read messages.
+    Poll(PollWork),
+    /// Store a consumer's offset.
+    StoreOffset {
+        /// Who stores.
+        identity: Identity,
+        /// The consumer.
+        consumer: ConsumerKey,
+        /// The offset.
+        offset: Offset,
+    },
+    /// Forget a consumer's offset.
+    DeleteOffset {
+        /// Who deletes.
+        identity: Identity,
+        /// The consumer.
+        consumer: ConsumerKey,
+    },
+    /// Read a consumer's offset.
+    GetOffset {
+        /// The consumer.
+        consumer: ConsumerKey,
+    },
+}
+
+/// A poll, checked.
+#[derive(Debug)]
+pub struct PollWork {
+    /// Who reads.
+    pub consumer: ConsumerKey,
+    /// The identity that an offset stored on the way carries.
+    pub requester: Requester,
+    /// Where it starts.
+    pub strategy: Strategy,
+    /// Most messages.
+    pub count: u32,
+    /// Messages that end the wait.
+    pub min_count: u32,
+    /// Most bytes of head and records; none for an immediate poll.
+    pub max_bytes: Option<u32>,
+    /// Whether the last returned offset is stored.
+    pub commit: bool,
+    /// When it ends.
+    pub deadlines: Deadlines,
+}
+
+/// A change that the metadata lane has to order, as the client sent it.
+#[derive(Debug)]
+pub struct MetadataRequest {
+    /// Where the answer goes.
+    pub reply_to: ReplyTo,
+    /// The signed-in user.
+    pub user: UserId,
+    /// The protocol of the connection.
+    pub protocol: ProtocolVersion,
+    /// The body of the request.
+    pub body: BytesMut,
+}
+
+/// A question that one task waits for.
+#[derive(Debug)]
+pub enum Question {
+    /// Open a session. For the metadata shard.
+    Register(Register),
+    /// What the partitions of a scope hold.
+    Usage(UsageScope),
+    /// The connections of a shard.
+    Clients,
+}
+
+/// Which partitions a question about sizes means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageScope {
+    /// All.
+    Node,
+    /// Those of one stream.
+    Stream(StreamId),
+    /// Those of one topic.
+    Topic(StreamId, TopicId),
+}
+
+/// The answer to a [`Question`].
+#[derive(Debug)]
+pub enum Answer {
+    /// To [`Question::Register`].
+    Registered(Verdict),
+    /// To [`Question::Usage`].
+    Usage(Vec<PartitionUsage>),
+    /// To [`Question::Clients`].
+    Clients(Vec<ClientRow>),
+}
+
+/// One connection of a shard, for a listing.
+#[derive(Clone, Debug)]
+pub struct ClientRow {
+    /// The number that clients see.
+    pub id: u32,
+    /// The signed-in user.
+    pub user: Option<UserId>,
+    /// Where it comes from.
+    pub address: String,
+}
+
+/// What one partition holds.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionUsage {
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its topic.
+    pub topic: TopicId,
+    /// Its identity.
+    pub key: PartitionKey,
+    /// Segments, the active one included.
+    pub segments: u32,
+    /// Head; none before the first message.
+    pub head: Option<Offset>,
+    /// Bytes that are retained, framing included.
+    pub bytes: u64,
+    /// Messages that are retained.
+    pub messages: u64,
+}
+
+impl ReplyTo {
+    /// The request that is answered.
+    pub fn request(&self) -> RequestNumber {
+        self.echo.header().request
+    }
+}

@@ -1,0 +1,385 @@
+//! Requests for a partition: found in the metadata, fenced, permitted, and sent to the owner.
+
+use std::rc::Rc;
+
+use bytes::Buf;
+use laneway_mailbox::{Class, Refused};
+use laneway_metadata::PartitionPlace;
+use laneway_metadata::permissions::Rule;
+use laneway_reads::{Deadlines, DeferredTimes, Requester, SessionKey, Strategy};
+use laneway_wire::batch::verify_producer_batch;
+use laneway_wire::reply::{PartitionRoute, Record};
+use laneway_wire::request::{
+    DeferredPoll, DeleteConsumerOffset, GetConsumerOffset, GetPartitionRoute, PollMessages, SendMessages,
+    StoreConsumerOffset,
+};
+use laneway_wire::{
+    Consumer, ConsumerKind as WireKind, DecodeError, Frame, Identifier, Micros, Operation, OwnerGeneration,
+    PartitionId, Partitioning, RequestHeader, Status, Strategy as WireStrategy,
+};
+
+use super::reads::{REPLICA, VIEW};
+use crate::clock;
+use crate::connections::{Binding, Connection};
+use crate::core::{ConsumerKey, ConsumerKind, Identity};
+use crate::message::{Message, PartitionRequest, PollWork, ReplyTo, Work};
+use crate::shard::Shard;
+
+/// How long an immediate poll may take to answer, microseconds.
+const IMMEDIATE_POLL_US_MAX: u64 = 10_000_000;
+
+/// Which permission a request for a partition needs.
+#[derive(Clone, Copy)]
+enum Need {
+    Send,
+    Poll,
+    Either,
+}
+
+impl Shard {
+    pub(super) fn serve_partition_write(
+        self: &Rc<Self>,
+        reply_to: ReplyTo,
+        binding: Binding,
+        operation: Operation,
+        frame: Frame,
+    ) {
+        let request = match operation {
+            Operation::SendMessages => self.plan_send(reply_to, &binding, frame),
+            Operation::StoreConsumerOffset => self.plan_store(reply_to, &binding, &frame),
+            Operation::DeleteConsumerOffset => self.plan_delete(reply_to, &binding, &frame),
+            _ => Err(Status::InvalidCommand),
+        };
+        match request {
+            Ok(request) => self.send_to_owner(request),
+            Err(status) => self.refuse_here(reply_to, status),
+        }
+    }
+
+    /// A poll, immediate or deferred.
+    pub(super) fn serve_poll(
+        self: &Rc<Self>,
+        connection: &Connection,
+        reply_to: ReplyTo,
+        binding: Binding,
+        planned: Result<PartitionRequest, Status>,
+    ) {
+        debug_assert!(connection.binding() == Some(binding), "the poll belongs to the connection's session");
+        match planned {
+            Ok(request) => {
+                connection.defer(reply_to.request(), self.owner_of(request.lane));
+                self.send_to_owner(request);
+            }
+            Err(status) => self.refuse_here(reply_to, status),
+        }
+    }
+
+    pub(super) fn send_to_owner(self: &Rc<Self>, request: PartitionRequest) {
+        let owner = self.owner_of(request.lane);
+        if owner == self.settings.id {
+            // In place: an own partition costs no message.
+            self.owner.borrow_mut().handle_request(clock::now(), clock::wall(), request);
+            return;
+        }
+        let reply_to = request.reply_to;
+        if let Err(Refused(_)) = self.try_send(owner, Message::Partition(Box::new(request))) {
+            self.refuse_here(reply_to, Status::TransientNotAccepted);
+        }
+    }
+
+    fn plan_send(
+        &self,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: Frame,
+    ) -> Result<PartitionRequest, Status> {
+        let Frame { header, mut body, .. } = frame;
+        let request = SendMessages::parse(&body).map_err(malformed)?;
+        let partition = match request.partitioning {
+            Partitioning::Partition(partition) => partition,
+            // Clients resolve the others themselves.
+            _ => return Err(Status::FeatureUnavailable),
+        };
+        let place = self.find(&header, binding, request.stream, request.topic, partition, Need::Send)?;
+        let messages = request.messages_count;
+        let summary = verify_producer_batch(request_batch(&body, request.batch_at), messages)
+            .map_err(|error| error.status())?;
+        let producer = summary.producer;
+        body.advance(request.batch_at);
+        let work = Work::Append {
+            identity: identity(&header, binding),
+            stream: place.stream,
+            topic: place.topic,
+            batch: body,
+            messages,
+            producer,
+        };
+        Ok(self.request(reply_to, &place, work))
+    }
+
+    fn plan_store(
+        &self,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: &Frame,
+    ) -> Result<PartitionRequest, Status> {
+        let request = StoreConsumerOffset::parse(&frame.body).map_err(malformed)?;
+        let partition = request.partition.unwrap_or_default();
+        let (stream, topic) = (request.stream, request.topic);
+        let place = self.find(&frame.header, binding, stream, topic, partition, Need::Poll)?;
+        let consumer = consumer_key(&request.consumer)?;
+        let identity = identity(&frame.header, binding);
+        Ok(self.request(reply_to, &place, Work::StoreOffset { identity, consumer, offset: request.offset }))
+    }
+
+    fn plan_delete(
+        &self,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: &Frame,
+    ) -> Result<PartitionRequest, Status> {
+        let request = DeleteConsumerOffset::parse(&frame.body).map_err(malformed)?;
+        let partition = request.partition.unwrap_or_default();
+        let (stream, topic) = (request.stream, request.topic);
+        let place = self.find(&frame.header, binding, stream, topic, partition, Need::Poll)?;
+        let consumer = consumer_key(&request.consumer)?;
+        let identity = identity(&frame.header, binding);
+        Ok(self.request(reply_to, &place, Work::DeleteOffset { identity, consumer }))
+    }
+
+    pub(super) fn plan_get_offset(
+        &self,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: &Frame,
+    ) -> Result<PartitionRequest, Status> {
+        let request = GetConsumerOffset::parse(&frame.body).map_err(malformed)?;
+        let partition = request.partition.unwrap_or_default();
+        let place = self.locate(binding, request.stream, request.topic, partition, Need::Poll)?;
+        check_incarnation_if_named(&frame.header, &place)?;
+        let consumer = consumer_key(&request.consumer)?;
+        Ok(self.request(reply_to, &place, Work::GetOffset { consumer }))
+    }
+
+    pub(super) fn plan_poll(
+        &self,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: &Frame,
+    ) -> Result<PartitionRequest, Status> {
+        let poll = PollMessages::parse(&frame.body).map_err(malformed)?;
+        let now = clock::now();
+        let deadlines = Deadlines { wait: now, request: now.after_us(IMMEDIATE_POLL_US_MAX) };
+        let bounds = PollBounds { min_count: 0, max_bytes: None, deadlines };
+        self.plan_read(reply_to, binding, &frame.header, &poll, bounds)
+    }
+
+    pub(super) fn plan_deferred_poll(
+        &self,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: &Frame,
+    ) -> Result<PartitionRequest, Status> {
+        let deferred = DeferredPoll::parse(&frame.body).map_err(malformed)?;
+        let now = clock::now();
+        let times = DeferredTimes {
+            arrival: now,
+            wait_us: deferred.wait_us,
+            request_timeout_us: deferred.request_timeout_us,
+        };
+        let deadlines = times
+            .deadlines(now, self.settings.wait_us_max)
+            .map_err(|_queued_too_long| Status::TransientNotAccepted)?;
+        let bounds =
+            PollBounds { min_count: deferred.min_count, max_bytes: Some(deferred.max_bytes), deadlines };
+        self.plan_read(reply_to, binding, &frame.header, &deferred.poll, bounds)
+    }
+
+    fn plan_read(
+        &self,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        header: &RequestHeader,
+        poll: &PollMessages<'_>,
+        bounds: PollBounds,
+    ) -> Result<PartitionRequest, Status> {
+        if poll.consumer.kind == WireKind::Group && poll.partition.is_none() {
+            return Err(Status::InvalidIdentifier);
+        }
+        // Groups come with their own reads; an external group never reads here.
+        if poll.consumer.kind != WireKind::Consumer {
+            return Err(Status::FeatureUnavailable);
+        }
+        let partition = poll.partition.unwrap_or_default();
+        let place = self.find(header, binding, poll.stream, poll.topic, partition, Need::Poll)?;
+        let work = PollWork {
+            consumer: consumer_key(&poll.consumer)?,
+            requester: requester(&reply_to, binding),
+            strategy: strategy(poll.strategy),
+            count: poll.count,
+            min_count: bounds.min_count,
+            max_bytes: bounds.max_bytes,
+            commit: poll.auto_commit,
+            deadlines: bounds.deadlines,
+        };
+        Ok(self.request(reply_to, &place, Work::Poll(work)))
+    }
+
+    /// A client takes a deferred read back. No answer of its own.
+    pub(super) fn cancel(
+        self: &Rc<Self>,
+        connection: &Connection,
+        binding: &Binding,
+        header: &RequestHeader,
+    ) {
+        let Some(owner) = connection.deferred(header.request) else { return };
+        let requester = Requester {
+            connection: connection.id,
+            session: SessionKey { client: binding.client, session: binding.session },
+            request: header.request,
+        };
+        if owner == self.settings.id {
+            self.owner.borrow_mut().handle_cancel(requester);
+        } else {
+            // Behind the request that it takes back, in the same queue.
+            self.send(owner, Class::Request, Message::Cancel(requester));
+        }
+    }
+
+    pub(super) fn route(
+        &self,
+        binding: &Binding,
+        body: &[u8],
+    ) -> Result<impl FnOnce(&mut bytes::BytesMut) + use<>, Status> {
+        let request = GetPartitionRoute::parse(body).map_err(malformed)?;
+        let (stream, topic) = (request.stream, request.topic);
+        let place = self.locate(binding, stream, topic, request.partition, Need::Either)?;
+        let metadata = self.metadata();
+        let partitions_count =
+            metadata.topic(stream, topic).map_err(|missing| missing.admission_status())?.1.partitions_count();
+        let route = PartitionRoute {
+            incarnation: place.key.incarnation,
+            metadata_op: metadata.applied(),
+            view: VIEW,
+            partitions_count,
+            primary_replica: REPLICA,
+        };
+        Ok(move |out: &mut bytes::BytesMut| route.put(out))
+    }
+
+    /// Finds a partition and checks everything that a request with a context must pass.
+    fn find(
+        &self,
+        header: &RequestHeader,
+        binding: &Binding,
+        stream: Identifier<'_>,
+        topic: Identifier<'_>,
+        partition: PartitionId,
+        need: Need,
+    ) -> Result<PartitionPlace, Status> {
+        if header.minimum_metadata_op > self.metadata().applied() {
+            return Err(Status::TransientNotAccepted);
+        }
+        let place = self.locate(binding, stream, topic, partition, need)?;
+        if header.partition_incarnation != place.key.incarnation {
+            return Err(Status::HistoryUnavailable);
+        }
+        if header.owner_generation != OwnerGeneration(0) {
+            return Err(Status::ConsumerGroupPartitionNotOwned);
+        }
+        Ok(place)
+    }
+
+    fn locate(
+        &self,
+        binding: &Binding,
+        stream: Identifier<'_>,
+        topic: Identifier<'_>,
+        partition: PartitionId,
+        need: Need,
+    ) -> Result<PartitionPlace, Status> {
+        let metadata = self.metadata();
+        let (found_stream, found_topic) =
+            metadata.topic(stream, topic).map_err(|missing| missing.admission_status())?;
+        let (stream_id, topic_id) = (found_stream.id, found_topic.id);
+        let send = || metadata.permit(binding.user, Rule::Send(stream_id, topic_id));
+        let poll = || metadata.permit(binding.user, Rule::Poll(stream_id, topic_id));
+        match need {
+            Need::Send => send()?,
+            Need::Poll => poll()?,
+            Need::Either => send().or_else(|_| poll())?,
+        }
+        if found_topic.partitions_count() == 0 && matches!(need, Need::Send) {
+            return Err(Status::NoPartitions);
+        }
+        metadata.partition(stream_id.0, topic_id.0, partition).map_err(|missing| missing.admission_status())
+    }
+
+    fn request(&self, reply_to: ReplyTo, place: &PartitionPlace, work: Work) -> PartitionRequest {
+        PartitionRequest {
+            lane: place.lane,
+            key: place.key,
+            metadata_op: self.metadata().applied(),
+            reply_to,
+            work,
+        }
+    }
+}
+
+/// What differs between an immediate and a deferred poll.
+struct PollBounds {
+    min_count: u32,
+    max_bytes: Option<u32>,
+    deadlines: Deadlines,
+}
+
+fn malformed(error: DecodeError) -> Status {
+    error.status()
+}
+
+fn request_batch(body: &[u8], batch_at: usize) -> &[u8] {
+    body.get(batch_at..).unwrap_or_default()
+}
+
+fn check_incarnation_if_named(header: &RequestHeader, place: &PartitionPlace) -> Result<(), Status> {
+    let named = header.partition_incarnation;
+    match named.0 == 0 || named == place.key.incarnation {
+        true => Ok(()),
+        false => Err(Status::HistoryUnavailable),
+    }
+}
+
+fn identity(header: &RequestHeader, binding: &Binding) -> Identity {
+    Identity { client: binding.client, session: binding.session, request: header.request }
+}
+
+fn requester(reply_to: &ReplyTo, binding: &Binding) -> Requester {
+    Requester {
+        connection: reply_to.connection,
+        session: SessionKey { client: binding.client, session: binding.session },
+        request: reply_to.request(),
+    }
+}
+
+/// The key that a consumer's offsets are stored under. Groups are keyed by their own number and come with their
+/// commands.
+fn consumer_key(consumer: &Consumer<'_>) -> Result<ConsumerKey, Status> {
+    let kind = match consumer.kind {
+        WireKind::Consumer => ConsumerKind::Consumer,
+        WireKind::Group | WireKind::ExternalGroup => return Err(Status::FeatureUnavailable),
+    };
+    match consumer.id {
+        Identifier::Numeric(number) => Ok(ConsumerKey::number(kind, u64::from(number))),
+        Identifier::Name(name) => ConsumerKey::name(kind, name.as_bytes()).ok_or(Status::InvalidCommand),
+    }
+}
+
+fn strategy(strategy: WireStrategy) -> Strategy {
+    match strategy {
+        WireStrategy::Offset(offset) => Strategy::Offset(offset),
+        WireStrategy::Timestamp(timestamp) => Strategy::Timestamp(Micros(timestamp)),
+        WireStrategy::First => Strategy::First,
+        WireStrategy::Last => Strategy::Last,
+        WireStrategy::Next => Strategy::Next,
+    }
+}

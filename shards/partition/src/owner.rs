@@ -1,0 +1,367 @@
+//! The lanes that a shard owns: requests of clients in, journal entries and answers out. Nothing here awaits; what has
+//! to be done outside is collected and taken by the shard after each turn.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use laneway_reads::{Nanos, WaiterId, WaiterLimits, Waiters};
+use laneway_storage::{PartitionLog, SegmentFile};
+use laneway_transport::OutFrame;
+use laneway_vsr::{Effect, Entry, EntryBody, Replica};
+use laneway_wire::reply::{SendConfirmation, put_confirmations, put_rejection, put_success};
+use laneway_wire::{LaneId, Micros, Offset, Op, PartitionKey, Status, StreamId, TopicId};
+
+use crate::core::{Applied, LaneLimits, LaneOp, LaneState, Receipt, ReceiptKind};
+use crate::message::{PartitionRequest, PartitionUsage, ReplyTo, UsageScope, Work};
+
+mod append;
+mod checkpoints;
+mod lifecycle;
+mod offsets;
+mod polls;
+
+pub use checkpoints::FlushPart;
+pub use checkpoints::LaneDraft;
+pub use polls::{DiskRead, PollJob};
+
+/// What a turn of the owner wants done.
+#[derive(Debug)]
+pub enum Todo {
+    /// Append the entry to the journal.
+    Write(Entry),
+    /// Answer a client. No frame ends a cancelled read that gets no answer.
+    Answer(ReplyTo, Option<OutFrame>),
+    /// Read segments for a poll.
+    Read(WaiterId),
+    /// Everything that a metadata op asked of this shard has committed.
+    LifecycleDone(Op),
+}
+
+/// A lane on its owner shard.
+#[derive(Debug)]
+pub struct OwnedLane {
+    replica: Replica,
+    state: LaneState,
+    logs: BTreeMap<PartitionKey, PartitionLog>,
+    /// Who waits for an op that is on its way.
+    waiting: BTreeMap<Op, Vec<Pending>>,
+    /// Partitions that were fenced since the last checkpoint: their files go with the next one.
+    fenced: Vec<PartitionKey>,
+}
+
+/// Who waits for an op.
+#[derive(Debug)]
+enum Pending {
+    /// A client.
+    Client { reply_to: ReplyTo, stream: StreamId, topic: TopicId },
+    /// The metadata lane.
+    Lifecycle(Op),
+}
+
+/// A lane as recovery hands it over.
+#[derive(Debug)]
+pub struct RestoredLane {
+    /// The state of its checkpoint.
+    pub state: LaneState,
+    /// The segments of its partitions, as the checkpoint names them.
+    pub logs: BTreeMap<PartitionKey, PartitionLog>,
+    /// The log above the checkpoint, in order.
+    pub records: Vec<laneway_storage::RecoveredRecord>,
+}
+
+/// All lanes of one shard, and the reads that are parked on them.
+#[derive(Debug)]
+pub struct Owner {
+    lanes: BTreeMap<LaneId, OwnedLane>,
+    limits: LaneLimits,
+    waiters: Waiters<PollJob>,
+    /// The metadata op that this shard has applied.
+    metadata_op: Op,
+    /// Most bytes of records in one reply.
+    read_bytes_max: u32,
+    /// Lifecycle ops that found their lane full.
+    backlog: VecDeque<(LaneId, LaneOp, Op)>,
+    /// Lifecycle ops of each metadata op that are not committed yet.
+    lifecycles: BTreeMap<Op, usize>,
+    todo: VecDeque<Todo>,
+    stopping: bool,
+}
+
+impl Owner {
+    /// An owner without lanes.
+    pub fn new(limits: LaneLimits, waiters: WaiterLimits, read_bytes_max: u32) -> Self {
+        Self {
+            lanes: BTreeMap::new(),
+            limits,
+            waiters: Waiters::new(waiters),
+            metadata_op: Op(0),
+            read_bytes_max,
+            backlog: VecDeque::new(),
+            lifecycles: BTreeMap::new(),
+            todo: VecDeque::new(),
+            stopping: false,
+        }
+    }
+
+    /// The next thing to do, if any.
+    pub fn poll_todo(&mut self) -> Option<Todo> {
+        self.todo.pop_front()
+    }
+
+    /// The shard has applied metadata through `op`.
+    pub fn handle_metadata(&mut self, op: Op) {
+        self.metadata_op = self.metadata_op.max(op);
+    }
+
+    /// A request of a client.
+    pub fn handle_request(&mut self, now: Nanos, wall: Micros, request: PartitionRequest) {
+        if self.stopping {
+            return self.refuse(request.reply_to, Status::TransientNotAccepted);
+        }
+        match request.work {
+            Work::Append { identity, stream, topic, batch, messages, producer } => {
+                let at = Target { lane: request.lane, key: request.key, reply_to: request.reply_to };
+                self.append(wall, at, append::Append { identity, stream, topic, batch, messages, producer });
+            }
+            Work::Poll(work) => {
+                let job =
+                    PollJob::new(request.lane, request.key, request.metadata_op, request.reply_to, work);
+                self.poll(now, wall, job);
+            }
+            Work::StoreOffset { identity, consumer, offset } => {
+                let at = Target { lane: request.lane, key: request.key, reply_to: request.reply_to };
+                self.store_offset(wall, at, identity, consumer, offset);
+            }
+            Work::DeleteOffset { identity, consumer } => {
+                let at = Target { lane: request.lane, key: request.key, reply_to: request.reply_to };
+                self.delete_offset(now, wall, at, identity, consumer);
+            }
+            Work::GetOffset { consumer } => {
+                let at = Target { lane: request.lane, key: request.key, reply_to: request.reply_to };
+                self.get_offset(at, &consumer);
+            }
+        }
+    }
+
+    /// Every write of a lane through `op` has finished.
+    pub fn handle_written(&mut self, now: Nanos, wall: Micros, lane: LaneId, op: Op) {
+        if let Some(owned) = self.lanes.get_mut(&lane) {
+            owned.replica.handle_written(op);
+            self.pump(now, wall, lane);
+        }
+    }
+
+    /// A flush that covers every write of a lane through `op` has finished.
+    pub fn handle_synced(&mut self, now: Nanos, wall: Micros, lane: LaneId, op: Op) {
+        if let Some(owned) = self.lanes.get_mut(&lane) {
+            owned.replica.handle_synced(op);
+            self.pump(now, wall, lane);
+        }
+    }
+
+    /// What the partitions of a scope hold, by key.
+    pub fn usage(&self, scope: UsageScope) -> Vec<PartitionUsage> {
+        let mut rows = Vec::new();
+        for owned in self.lanes.values() {
+            for partition in owned.state.iter() {
+                let in_scope = match scope {
+                    UsageScope::Node => true,
+                    UsageScope::Stream(stream) => partition.stream() == stream,
+                    UsageScope::Topic(stream, topic) => {
+                        partition.stream() == stream && partition.topic() == topic
+                    }
+                };
+                if in_scope {
+                    let sealed = owned.logs.get(&partition.key()).map_or(0, |log| log.segments().len());
+                    rows.push(PartitionUsage {
+                        stream: partition.stream(),
+                        topic: partition.topic(),
+                        key: partition.key(),
+                        // A partition has an active segment, be it still in memory.
+                        segments: sealed.max(1) as u32,
+                        head: partition.head(),
+                        bytes: partition.size_bytes(),
+                        messages: partition.messages(),
+                    });
+                }
+            }
+        }
+        rows
+    }
+
+    /// Refuses what is parked and everything that comes from now on. What is on its way still commits.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+        for waiter in self.waiters.drain() {
+            let reply_to = waiter.request.reply_to;
+            self.refuse(reply_to, Status::TransientNotAccepted);
+        }
+    }
+
+    /// Whether nothing is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.backlog.is_empty() && self.lanes.values().all(|owned| owned.replica.in_flight() == 0)
+    }
+
+    /// What a partition that is not here is answered with: gone for good, or not opened yet.
+    fn missing(&self, lane: LaneId, key: PartitionKey) -> Status {
+        match self.lanes.get(&lane).is_some_and(|owned| owned.fenced.contains(&key)) {
+            true => Status::HistoryUnavailable,
+            false => Status::TransientNotAccepted,
+        }
+    }
+
+    fn refuse(&mut self, reply_to: ReplyTo, status: Status) {
+        let frame = reply_to.echo.refusal(status);
+        self.todo.push_back(Todo::Answer(reply_to, Some(frame)));
+    }
+
+    /// Orders an op. The lane exists and has room; both were checked in this turn.
+    fn propose(
+        &mut self,
+        wall: Micros,
+        lane: LaneId,
+        durability: laneway_vsr::Durability,
+        body: EntryBody,
+    ) -> Op {
+        let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
+        let op = owned.replica.propose(wall, durability, body).expect("room was checked in this turn");
+        while let Some(effect) = owned.replica.poll_effect() {
+            match effect {
+                Effect::Write(entry) => self.todo.push_back(Todo::Write(entry)),
+                Effect::Apply(entry) => {
+                    unreachable!("lane {lane}: op {} committed without a write", entry.op)
+                }
+            }
+        }
+        op
+    }
+
+    fn pump(&mut self, now: Nanos, wall: Micros, lane: LaneId) {
+        let mut advanced = Vec::new();
+        loop {
+            let Some(owned) = self.lanes.get_mut(&lane) else { return };
+            let Some(effect) = owned.replica.poll_effect() else { break };
+            match effect {
+                Effect::Write(entry) => self.todo.push_back(Todo::Write(entry)),
+                Effect::Apply(entry) => {
+                    if let Some(key) = self.apply(now, lane, entry) {
+                        advanced.push(key);
+                    }
+                }
+            }
+        }
+        // Readers wake once for everything that this flush committed.
+        advanced.sort_unstable();
+        advanced.dedup();
+        for key in advanced {
+            self.wake(now, wall, lane, key);
+        }
+        self.pump_backlog(wall);
+    }
+
+    /// Applies one committed entry and answers who waits for it. Gives the partition whose head advanced.
+    fn apply(&mut self, now: Nanos, lane: LaneId, entry: Entry) -> Option<PartitionKey> {
+        let Entry { op, timestamp, body, .. } = entry;
+        let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
+        let applied = match owned.state.apply(op, timestamp, &body.prefix, body.batch, now) {
+            Ok(applied) => applied,
+            // This process made the entry: it cannot be wrong unless we are.
+            Err(error) => panic!("lane {lane}: {error}"),
+        };
+        owned.replica.handle_applied(op);
+        let waiting = owned.waiting.remove(&op).unwrap_or_default();
+        match applied {
+            Applied::Appended { key, receipt, .. } => {
+                self.answer(waiting, key, receipt);
+                Some(key)
+            }
+            Applied::OffsetStored { key, receipt, .. } | Applied::OffsetDeleted { key, receipt, .. } => {
+                self.answer(waiting, key, receipt);
+                None
+            }
+            Applied::Opened { key } => {
+                self.opened(lane, key);
+                self.settle(waiting);
+                None
+            }
+            Applied::Fenced { key, .. } => {
+                self.fenced(lane, key);
+                self.settle(waiting);
+                None
+            }
+            Applied::Missing { .. } => {
+                for pending in waiting {
+                    match pending {
+                        Pending::Client { reply_to, .. } => {
+                            self.refuse(reply_to, Status::HistoryUnavailable);
+                        }
+                        Pending::Lifecycle(op) => self.lifecycle_committed(op),
+                    }
+                }
+                None
+            }
+            Applied::Retired { .. } | Applied::Skipped => {
+                self.settle(waiting);
+                None
+            }
+        }
+    }
+
+    fn answer(&mut self, waiting: Vec<Pending>, key: PartitionKey, receipt: Receipt) {
+        for pending in waiting {
+            match pending {
+                Pending::Client { reply_to, stream, topic } => {
+                    self.answer_receipt(reply_to, stream, topic, key, &receipt);
+                }
+                Pending::Lifecycle(op) => self.lifecycle_committed(op),
+            }
+        }
+    }
+
+    fn answer_receipt(
+        &mut self,
+        reply_to: ReplyTo,
+        stream: StreamId,
+        topic: TopicId,
+        key: PartitionKey,
+        receipt: &Receipt,
+    ) {
+        let frame = reply_to.echo.committed(receipt.op, receipt.timestamp, |out| match receipt.kind {
+            ReceiptKind::Append => {
+                let partition = key.partition;
+                let base_offset = receipt.base_offset;
+                put_confirmations(out, &[SendConfirmation { stream, topic, partition, base_offset }]);
+            }
+            ReceiptKind::StoreOffset | ReceiptKind::DeleteOffset if receipt.status.is_ok() => {
+                put_success(out)
+            }
+            ReceiptKind::StoreOffset | ReceiptKind::DeleteOffset => put_rejection(out, receipt.status),
+        });
+        self.todo.push_back(Todo::Answer(reply_to, Some(frame)));
+    }
+
+    fn settle(&mut self, waiting: Vec<Pending>) {
+        for pending in waiting {
+            match pending {
+                Pending::Lifecycle(op) => self.lifecycle_committed(op),
+                Pending::Client { .. } => unreachable!("clients do not wait for lifecycle ops"),
+            }
+        }
+    }
+}
+
+/// Where a request is served, and where its answer goes.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    lane: LaneId,
+    key: PartitionKey,
+    reply_to: ReplyTo,
+}
+
+/// Segment files that a deleted partition leaves.
+pub type Leftovers = Vec<SegmentFile>;
+
+/// The head as the wire shows it: 0 before the first message.
+fn current_offset(head: Option<Offset>) -> Offset {
+    head.unwrap_or(Offset(0))
+}

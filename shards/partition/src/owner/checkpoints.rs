@@ -1,0 +1,131 @@
+//! Checkpoints of the owned lanes: what has to reach segments first, and what is noted when it has.
+
+use bytes::Bytes;
+use laneway_reads::StoredBatch;
+use laneway_storage::{AppendPlan, SegmentFile};
+use laneway_wire::{LaneId, Offset, Op, PartitionKey};
+
+use super::Owner;
+use crate::core::CheckpointDraft;
+
+/// A lane at one op, on its way into a checkpoint.
+#[derive(Debug)]
+pub struct LaneDraft {
+    lane: LaneId,
+    draft: CheckpointDraft,
+    /// Partitions whose files can go once this checkpoint is durable.
+    gone: Vec<PartitionKey>,
+}
+
+/// Batches of one partition that have to reach its segments.
+#[derive(Debug)]
+pub struct FlushPart {
+    /// The partition.
+    pub key: PartitionKey,
+    /// Offset of the last message among them.
+    pub up_to: Offset,
+    /// The batches, oldest first.
+    pub batches: Vec<StoredBatch>,
+}
+
+impl LaneDraft {
+    /// The lane.
+    pub fn lane(&self) -> LaneId {
+        self.lane
+    }
+
+    /// The op that the checkpoint covers.
+    pub fn op(&self) -> Op {
+        self.draft.op()
+    }
+
+    /// What has to reach segments before the checkpoint may be written.
+    pub fn flush_parts(&self) -> Vec<FlushPart> {
+        self.draft
+            .to_flush()
+            .map(|(key, up_to, batches)| FlushPart { key, up_to, batches: batches.to_vec() })
+            .collect()
+    }
+}
+
+impl Owner {
+    /// Freezes every lane at its last applied op. Called while no write is in flight, right after the journal was
+    /// rotated, so that the older journals hold nothing above these ops.
+    pub fn draft_checkpoints(&mut self) -> Vec<LaneDraft> {
+        self.lanes
+            .iter_mut()
+            .map(|(lane, owned)| LaneDraft {
+                lane: *lane,
+                draft: owned.state.draft_checkpoint(),
+                gone: std::mem::take(&mut owned.fenced),
+            })
+            .collect()
+    }
+
+    /// Where a partition's batches go. None when nothing is known of the partition.
+    pub fn plan_flush(&self, lane: LaneId, part: &FlushPart) -> Option<AppendPlan> {
+        let log = self.lanes.get(&lane)?.logs.get(&part.key)?;
+        let batches = part.batches.iter().map(|batch| batch.bytes.clone());
+        let plan = log.plan_append(batches);
+        Some(plan.unwrap_or_else(|damage| panic!("partition {}: a batch in memory is {damage}", part.key)))
+    }
+
+    /// The batches are in their segments.
+    pub fn note_flushed(&mut self, lane: LaneId, part: &FlushPart, plan: &AppendPlan) {
+        let Some(owned) = self.lanes.get_mut(&lane) else { return };
+        if let Some(log) = owned.logs.get_mut(&part.key) {
+            log.appended(plan);
+        }
+        if let Some(partition) = owned.state.get_mut(part.key) {
+            partition.flushed(part.up_to);
+        }
+    }
+
+    /// The bytes of the checkpoint, once everything in it was flushed.
+    pub fn finish_draft(&self, draft: LaneDraft) -> (LaneId, Op, Bytes, Vec<PartitionKey>) {
+        let LaneDraft { lane, mut draft, gone } = draft;
+        if let Some(owned) = self.lanes.get(&lane) {
+            for (key, log) in &owned.logs {
+                let mut segments = Vec::new();
+                log.encode(&mut segments);
+                draft.set_segments(*key, Bytes::from(segments));
+            }
+        }
+        let op = draft.op();
+        (lane, op, Bytes::from(draft.finish()), gone)
+    }
+
+    /// The checkpoint is durable and does not name these partitions: forgets them, and gives the files to remove.
+    pub fn forget(&mut self, lane: LaneId, gone: &[PartitionKey]) -> Vec<SegmentFile> {
+        let Some(owned) = self.lanes.get_mut(&lane) else { return Vec::new() };
+        gone.iter()
+            .filter_map(|key| owned.logs.remove(key))
+            .flat_map(|log| log.files().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Frees memory of batches that segments hold, until the lanes keep about `keep_bytes`.
+    pub fn release_memory(&mut self, keep_bytes: u64) {
+        let holders = self
+            .lanes
+            .values()
+            .flat_map(|owned| owned.state.iter())
+            .filter(|partition| partition.memory_bytes() > 0)
+            .count() as u64;
+        let Some(share) = keep_bytes.checked_div(holders) else { return };
+        for owned in self.lanes.values_mut() {
+            for partition in owned.state.iter_mut() {
+                partition.release_memory(share);
+            }
+        }
+    }
+
+    /// Bytes of batches in memory that no segment holds.
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.lanes
+            .values()
+            .flat_map(|owned| owned.state.iter())
+            .map(|partition| partition.unflushed_bytes())
+            .sum()
+    }
+}

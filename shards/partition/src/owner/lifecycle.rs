@@ -1,0 +1,192 @@
+//! Partitions that begin and end, and sessions that end. The metadata lane decides; this makes it so in the lanes.
+
+use bytes::Bytes;
+use laneway_metadata::{Durability as TopicDurability, Metadata, PartitionPlace, SessionId};
+use laneway_reads::SessionKey;
+use laneway_storage::PartitionLog;
+use laneway_vsr::{Durability, EntryBody, Replica};
+use laneway_wire::{LaneId, Micros, Op, PartitionKey, Status};
+
+use super::{OwnedLane, Owner, Pending, RestoredLane};
+use crate::core::{ApplyError, LaneOp, LaneState, PartitionSettings};
+
+/// Bytes that a lifecycle entry takes at most.
+const LIFECYCLE_ENTRY_BYTES_MAX: usize = 128;
+
+/// What a partition needs to know of its topic.
+pub fn settings_of(place: &PartitionPlace) -> PartitionSettings {
+    PartitionSettings {
+        durability: durability(place.settings.durability),
+        offset_durability: durability(place.settings.consumer_offset_durability),
+        segment_bytes: place.settings.segment_size,
+    }
+}
+
+fn durability(durability: TopicDurability) -> Durability {
+    match durability {
+        TopicDurability::Replicated => Durability::Replicated,
+        TopicDurability::Persisted => Durability::Persisted,
+    }
+}
+
+impl Owner {
+    /// Takes over a lane that recovery found, and replays its log.
+    pub fn restore(&mut self, lane: LaneId, restored: RestoredLane) -> Result<(), ApplyError> {
+        let RestoredLane { mut state, logs, records } = restored;
+        for record in records {
+            let laneway_storage::RecoveredRecord { op, timestamp, prefix, batch, .. } = record;
+            state.apply(op, timestamp, &prefix, batch, laneway_reads::Nanos(0))?;
+        }
+        let replica = Replica::new(lane, state.applied(), state.timestamp_last());
+        let mut owned = OwnedLane {
+            replica,
+            state,
+            logs,
+            waiting: std::collections::BTreeMap::new(),
+            fenced: Vec::new(),
+        };
+        let gone: Vec<PartitionKey> =
+            owned.logs.keys().filter(|key| owned.state.get(**key).is_none()).copied().collect();
+        owned.fenced.extend(gone);
+        let opened: Vec<(PartitionKey, u64)> = owned
+            .state
+            .iter()
+            .filter(|partition| !owned.logs.contains_key(&partition.key()))
+            .map(|partition| (partition.key(), partition.settings().segment_bytes))
+            .collect();
+        for (key, segment_bytes) in opened {
+            owned.logs.insert(key, PartitionLog::new(key, segment_bytes));
+        }
+        self.lanes.insert(lane, owned);
+        Ok(())
+    }
+
+    /// Brings the lanes in line with the metadata after a restart: opens what a crash left unopened, fences what it
+    /// left unfenced. `owned` says which lanes this shard owns.
+    pub fn reconcile(&mut self, wall: Micros, metadata: &Metadata, owned: impl Fn(LaneId) -> bool) {
+        let op = metadata.applied();
+        let places: std::collections::BTreeMap<PartitionKey, PartitionPlace> =
+            metadata.partitions().filter(|place| owned(place.lane)).map(|place| (place.key, place)).collect();
+        let open: Vec<PartitionPlace> = places
+            .values()
+            .filter(|place| {
+                self.lanes.get(&place.lane).is_none_or(|owned| owned.state.get(place.key).is_none())
+            })
+            .copied()
+            .collect();
+        let mut fence = Vec::new();
+        for (lane, owned) in &self.lanes {
+            let stale = owned.state.iter().filter(|partition| !places.contains_key(&partition.key()));
+            fence.extend(stale.map(|partition| (*lane, partition.key())));
+        }
+        self.handle_lifecycle(wall, op, &open, &fence);
+    }
+
+    /// Opens and fences partitions as a metadata op decided. Answered by [`super::Todo::LifecycleDone`].
+    pub fn handle_lifecycle(
+        &mut self,
+        wall: Micros,
+        op: Op,
+        open: &[PartitionPlace],
+        fence: &[(LaneId, PartitionKey)],
+    ) {
+        let count = open.len() + fence.len();
+        if count == 0 {
+            return;
+        }
+        *self.lifecycles.entry(op).or_default() += count;
+        for place in open {
+            self.lane(place.lane);
+            let lane_op = LaneOp::OpenPartition {
+                key: place.key,
+                stream: place.stream,
+                topic: place.topic,
+                settings: settings_of(place),
+            };
+            self.backlog.push_back((place.lane, lane_op, op));
+        }
+        for (lane, key) in fence {
+            self.lane(*lane);
+            // Readers learn it now: nothing can be read any more once the metadata says so.
+            for waiter in self.waiters.remove_partition(*key) {
+                self.refuse(waiter.request.reply_to, Status::HistoryUnavailable);
+            }
+            self.backlog.push_back((*lane, LaneOp::FencePartition { key: *key }, op));
+        }
+        self.pump_backlog(wall);
+    }
+
+    /// Sessions ended: their parked reads are refused, and their receipts go.
+    pub fn handle_sessions_ended(&mut self, wall: Micros, sessions: &[SessionId]) {
+        for session in sessions {
+            let key = SessionKey { client: session.client, session: session.epoch };
+            for waiter in self.waiters.remove_session(key) {
+                self.refuse(waiter.request.reply_to, Status::StaleClient);
+            }
+            let lanes: Vec<LaneId> = self
+                .lanes
+                .iter()
+                .filter(|(_, owned)| owned.state.knows_session(key))
+                .map(|(lane, _)| *lane)
+                .collect();
+            for lane in lanes {
+                let body = EntryBody::operation(Bytes::from(LaneOp::RetireSession { session: key }.encode()));
+                let full = self.lanes[&lane].replica.admit(body.bytes()).is_err();
+                // Receipts that stay cost memory until their session is evicted, nothing else.
+                if !full {
+                    self.propose(wall, lane, Durability::Replicated, body);
+                }
+            }
+        }
+    }
+
+    /// Proposes what waits for room in its lane.
+    pub(super) fn pump_backlog(&mut self, wall: Micros) {
+        while let Some((lane, _, _)) = self.backlog.front() {
+            let owned = self.lanes.get_mut(lane).expect("lifecycle ops make their lane");
+            if owned.replica.admit(LIFECYCLE_ENTRY_BYTES_MAX).is_err() {
+                return;
+            }
+            let (lane, lane_op, metadata_op) =
+                self.backlog.pop_front().expect("the front was just looked at");
+            let body = EntryBody::operation(Bytes::from(lane_op.encode()));
+            let op = self.propose(wall, lane, Durability::Persisted, body);
+            let owned = self.lanes.get_mut(&lane).expect("lifecycle ops make their lane");
+            owned.waiting.entry(op).or_default().push(Pending::Lifecycle(metadata_op));
+        }
+    }
+
+    pub(super) fn lifecycle_committed(&mut self, op: Op) {
+        let left = self.lifecycles.get_mut(&op).expect("a lifecycle op is counted when it is proposed");
+        *left -= 1;
+        if *left == 0 {
+            self.lifecycles.remove(&op);
+            self.todo.push_back(super::Todo::LifecycleDone(op));
+        }
+    }
+
+    pub(super) fn opened(&mut self, lane: LaneId, key: PartitionKey) {
+        let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
+        let segment_bytes = owned.state.get(key).expect("it was just opened").settings().segment_bytes;
+        owned.logs.entry(key).or_insert_with(|| PartitionLog::new(key, segment_bytes));
+    }
+
+    pub(super) fn fenced(&mut self, lane: LaneId, key: PartitionKey) {
+        for waiter in self.waiters.remove_partition(key) {
+            self.refuse(waiter.request.reply_to, Status::HistoryUnavailable);
+        }
+        let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
+        owned.fenced.push(key);
+    }
+
+    fn lane(&mut self, lane: LaneId) {
+        let limits = self.limits;
+        self.lanes.entry(lane).or_insert_with(|| OwnedLane {
+            replica: Replica::new(lane, Op(0), Micros(0)),
+            state: LaneState::new(lane, limits),
+            logs: std::collections::BTreeMap::new(),
+            waiting: std::collections::BTreeMap::new(),
+            fenced: Vec::new(),
+        });
+    }
+}

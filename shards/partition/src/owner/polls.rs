@@ -1,0 +1,381 @@
+//! Polls: evaluated at once, parked until a commit can complete them, or sent to disk.
+
+use laneway_reads::{
+    Admission, ConnectionId, Expired, Nanos, PollPlan, PollRequest, ReadLimits, Requester, SelectError,
+    Selection, Selector, Start, Strategy, WaiterId, wake_at,
+};
+use laneway_storage::{PartitionLog, ReadPlan, SegmentFile, SegmentIndex};
+use laneway_vsr::{Durability, EntryBody};
+use laneway_wire::reply::{PollHead, Record};
+use laneway_wire::{
+    Incarnation, LaneId, Micros, Op, OwnerGeneration, PartitionContext, PartitionKey, Status,
+};
+
+use super::{Owner, Todo, current_offset};
+use crate::core::{AutoCommit, ConsumerKey, FenceToken, lane};
+use crate::message::{PollWork, ReplyTo};
+
+/// Deadlines that one turn looks at, so that clients and commits get their turn in between.
+const EXPIRED_PER_TURN_MAX: usize = 64;
+
+/// Bytes that the entry of an offset takes at most.
+const OFFSET_ENTRY_BYTES_MAX: usize = 512;
+
+/// Waiters that one commit wakes in one go. The rest follow in the same turn.
+const WOKEN_MAX: usize = 64;
+
+/// A poll on its way through the owner.
+#[derive(Debug)]
+pub struct PollJob {
+    lane: LaneId,
+    key: PartitionKey,
+    metadata_op: Op,
+    pub(super) reply_to: ReplyTo,
+    requester: Requester,
+    consumer: ConsumerKey,
+    /// `Next` becomes the offset that it resolved to at admission.
+    strategy: Strategy,
+    fence: Option<FenceToken>,
+    limits: ReadLimits,
+    min_count: u32,
+    commit: bool,
+    deadlines: laneway_reads::Deadlines,
+    byte_limit: Option<u32>,
+}
+
+/// What became of a read of segments.
+#[derive(Debug)]
+pub enum DiskRead {
+    /// Read this plan next.
+    Read(ReadPlan),
+    /// Nothing more on disk is wanted.
+    Done,
+    /// The poll is gone.
+    Gone,
+}
+
+impl PollJob {
+    pub(super) fn new(
+        lane: LaneId,
+        key: PartitionKey,
+        metadata_op: Op,
+        reply_to: ReplyTo,
+        work: PollWork,
+    ) -> Self {
+        let PollWork { consumer, requester, strategy, count, min_count, max_bytes, commit, deadlines } = work;
+        Self {
+            lane,
+            key,
+            metadata_op,
+            reply_to,
+            requester,
+            consumer,
+            strategy,
+            fence: None,
+            // The server's cap is applied when the job meets its owner.
+            limits: ReadLimits { messages: count, record_bytes: 0 },
+            min_count,
+            commit,
+            deadlines,
+            byte_limit: max_bytes,
+        }
+    }
+}
+
+impl Owner {
+    pub(super) fn poll(&mut self, now: Nanos, wall: Micros, mut job: PollJob) {
+        job.limits = ReadLimits::poll(job.limits.messages, job.byte_limit, self.read_bytes_max);
+        let Some(partition) = self.partition(&job) else {
+            let status = self.missing(job.lane, job.key);
+            return self.refuse(job.reply_to, status);
+        };
+        if job.strategy == Strategy::Next {
+            match partition.fence_token(&job.consumer, now) {
+                Ok(token) => {
+                    job.strategy = Strategy::Offset(token.start);
+                    job.fence = Some(token);
+                }
+                Err(error) => return self.refuse(job.reply_to, error.status()),
+            }
+        }
+        let (plan, request) = self.plan(&job);
+        match plan {
+            PollPlan::Ready(selection) if selection.satisfies(job.min_count) || now >= job.deadlines.wait => {
+                self.finish(now, wall, job, Ok(selection));
+            }
+            plan => self.admit(job, plan, request),
+        }
+    }
+
+    /// Takes a quota unit for a poll that cannot be answered in this turn.
+    fn admit(&mut self, job: PollJob, plan: PollPlan, request: PollRequest) {
+        let reply_to = job.reply_to;
+        let admission = Admission {
+            partition: job.key,
+            requester: job.requester,
+            deadlines: job.deadlines,
+            request: job,
+        };
+        match self.waiters.admit(admission) {
+            Ok(id) => match plan {
+                PollPlan::Ready(selection) => self.park(id, &request, &selection),
+                PollPlan::Disk(_) => self.todo.push_back(Todo::Read(id)),
+            },
+            Err((_, refused)) => self.refuse(reply_to, refused.status()),
+        }
+    }
+
+    fn plan(&self, job: &PollJob) -> (PollPlan, PollRequest) {
+        let partition = self.partition(job).expect("the caller found the partition in this turn");
+        let view = partition.view();
+        let start = job
+            .strategy
+            .resolve(job.limits.messages, view.head, None)
+            .expect("only `Next` can fail, and it was resolved at admission");
+        let request = PollRequest { start, limits: job.limits };
+        (PollPlan::build(&view, &request), request)
+    }
+
+    fn park(&mut self, id: WaiterId, request: &PollRequest, selection: &Selection) {
+        let waiter = self.waiters.get(id).expect("the caller holds a pending poll");
+        let job = &waiter.request;
+        let partition =
+            self.partition(job).expect("the waiters of a fenced partition are removed with it");
+        let wake = wake_at(&partition.view(), job.strategy, request, job.min_count, selection);
+        self.waiters.park(id, wake);
+    }
+
+    /// The head of a partition advanced.
+    pub(super) fn wake(&mut self, now: Nanos, wall: Micros, lane: LaneId, key: PartitionKey) {
+        loop {
+            let partition = self.lanes.get(&lane).and_then(|owned| owned.state.get(key));
+            let Some(partition) = partition else { return };
+            let Some(head) = partition.head() else { return };
+            let bytes_total = partition.bytes_total();
+            let woken = self.waiters.take_satisfied(key, head, bytes_total, WOKEN_MAX);
+            for id in &woken {
+                self.evaluate(now, wall, *id);
+            }
+            if woken.len() < WOKEN_MAX {
+                return;
+            }
+        }
+    }
+
+    /// Evaluates a pending poll against the partition as it is now.
+    fn evaluate(&mut self, now: Nanos, wall: Micros, id: WaiterId) {
+        let Some(waiter) = self.waiters.get(id) else { return };
+        let (plan, request) = self.plan(&waiter.request);
+        match plan {
+            PollPlan::Ready(selection) => self.settle_poll(now, wall, id, &request, selection),
+            PollPlan::Disk(_) => self.todo.push_back(Todo::Read(id)),
+        }
+    }
+
+    fn settle_poll(
+        &mut self,
+        now: Nanos,
+        wall: Micros,
+        id: WaiterId,
+        request: &PollRequest,
+        selection: Selection,
+    ) {
+        let Some(waiter) = self.waiters.get(id) else { return };
+        let job = &waiter.request;
+        if selection.satisfies(job.min_count) || now >= job.deadlines.wait {
+            let waiter = self.waiters.finish(id).expect("it was just there");
+            self.finish(now, wall, waiter.request, Ok(selection));
+        } else if self.partition(job).is_some_and(|partition| selection.is_stale(&partition.view())) {
+            // A commit came while segments were read: it woke nobody, for nothing was parked yet.
+            self.evaluate(now, wall, id);
+        } else {
+            self.park(id, request, &selection);
+        }
+    }
+
+    /// The earliest moment at which [`Owner::handle_timeout`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.waiters.poll_timeout()
+    }
+
+    /// Ends the waits and requests whose time is over.
+    pub fn handle_timeout(&mut self, now: Nanos, wall: Micros) {
+        for expired in self.waiters.take_expired(now, EXPIRED_PER_TURN_MAX) {
+            match expired {
+                // A read of segments that is on its way answers when it arrives.
+                Expired::Wait(id) => self.evaluate(now, wall, id),
+                Expired::Request(id) => {
+                    if let Some(waiter) = self.waiters.finish(id) {
+                        self.refuse(waiter.request.reply_to, Status::TransientNotCommitted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A client takes a deferred read back. A committing one is owed exactly one answer.
+    pub fn handle_cancel(&mut self, requester: Requester) {
+        if let Some(waiter) = self.waiters.cancel(requester) {
+            let job = waiter.request;
+            let frame = job.commit.then(|| job.reply_to.echo.refusal(Status::TransientNotAccepted));
+            self.todo.push_back(Todo::Answer(job.reply_to, frame));
+        }
+    }
+
+    /// A connection ended: nothing is owed to it.
+    pub fn handle_connection_lost(&mut self, connection: ConnectionId) {
+        self.waiters.remove_connection(connection);
+    }
+
+    /// Starts a poll's read of segments: the selector that takes the bytes, if the poll is still there.
+    pub fn begin_read(&mut self, id: WaiterId) -> Option<Selector> {
+        let waiter = self.waiters.get(id)?;
+        match self.plan(&waiter.request).0 {
+            PollPlan::Disk(read) => Some(read.selector),
+            // It came into memory meanwhile; the selector takes it from there.
+            PollPlan::Ready(_) => {
+                let job = &waiter.request;
+                let view = self.partition(job)?.view();
+                let head = view.head?;
+                let start = job.strategy.resolve(job.limits.messages, view.head, None).ok()?;
+                let start = match start {
+                    Start::Offset(offset) => Start::Offset(offset.max(view.retained_start)),
+                    timestamp => timestamp,
+                };
+                Some(Selector::new(start, head, job.limits))
+            }
+        }
+    }
+
+    /// What a poll has to read next.
+    pub fn plan_read(&self, id: WaiterId, selector: &Selector, chunk_bytes: u64) -> DiskRead {
+        let Some(waiter) = self.waiters.get(id) else { return DiskRead::Gone };
+        let job = &waiter.request;
+        let Some(log) = self.log(job.lane, job.key) else { return DiskRead::Gone };
+        let plan = match selector.wants() {
+            None => None,
+            Some(Start::Offset(offset)) => log.plan_read(offset, chunk_bytes),
+            Some(Start::Timestamp(timestamp)) => log.plan_read_timestamp(timestamp, chunk_bytes),
+        };
+        plan.map_or(DiskRead::Done, DiskRead::Read)
+    }
+
+    /// Keeps an index that a read built on its way.
+    pub fn install_index(&mut self, id: WaiterId, file: SegmentFile, index: SegmentIndex) {
+        let Some(waiter) = self.waiters.get(id) else { return };
+        let (lane, key) = (waiter.request.lane, waiter.request.key);
+        if let Some(log) = self.lanes.get_mut(&lane).and_then(|owned| owned.logs.get_mut(&key)) {
+            log.install_index(file, index);
+        }
+    }
+
+    /// The segments gave what they had: the rest comes from memory, and the poll is answered or parked.
+    pub fn finish_read(&mut self, now: Nanos, wall: Micros, id: WaiterId, mut selector: Selector) {
+        let Some(waiter) = self.waiters.get(id) else { return };
+        let job = &waiter.request;
+        let Some(partition) = self.partition(job) else { return };
+        selector.push_tail(partition.view().tail);
+        match selector.finish() {
+            Ok(selection) => {
+                let (_, request) = self.plan(job);
+                self.settle_poll(now, wall, id, &request, selection);
+            }
+            Err(error) => self.fail_read(now, wall, id, error),
+        }
+    }
+
+    /// The segments are damaged behind what the read has: that is served, and nothing behind the damage.
+    pub fn finish_partial_read(&mut self, now: Nanos, wall: Micros, id: WaiterId, selector: Selector) {
+        let Some(waiter) = self.waiters.get(id) else { return };
+        match selector.finish() {
+            Ok(mut selection) => {
+                selection.truncated = true;
+                let (_, request) = self.plan(&waiter.request);
+                self.settle_poll(now, wall, id, &request, selection);
+            }
+            Err(error) => self.fail_read(now, wall, id, error),
+        }
+    }
+
+    /// The read met damage before it had anything.
+    pub fn fail_read(&mut self, now: Nanos, wall: Micros, id: WaiterId, error: SelectError) {
+        if let Some(waiter) = self.waiters.finish(id) {
+            self.finish(now, wall, waiter.request, Err(error));
+        }
+    }
+
+    fn partition(&self, job: &PollJob) -> Option<&crate::core::Partition> {
+        self.lanes.get(&job.lane)?.state.get(job.key)
+    }
+
+    fn log(&self, lane: LaneId, key: PartitionKey) -> Option<&PartitionLog> {
+        self.lanes.get(&lane)?.logs.get(&key)
+    }
+
+    /// Checks, stores and answers in one turn.
+    fn finish(&mut self, now: Nanos, wall: Micros, job: PollJob, result: Result<Selection, SelectError>) {
+        if now >= job.deadlines.request {
+            // The client has given up: storing its progress now would skip what it never saw.
+            return self.refuse(job.reply_to, Status::TransientNotCommitted);
+        }
+        let selection = match result {
+            Ok(selection) => selection,
+            Err(error) => return self.refuse(job.reply_to, error.status()),
+        };
+        let owned = self.lanes.get_mut(&job.lane).expect("a poll is finished in a turn that found its lane");
+        let Some(partition) = owned.state.get_mut(job.key) else {
+            return self.refuse(job.reply_to, Status::HistoryUnavailable);
+        };
+        if let Some(token) = job.fence
+            && !partition.fence_holds(&job.consumer, token, job.commit)
+        {
+            return self.refuse(job.reply_to, Status::TransientNotAccepted);
+        }
+        if job.commit
+            && let Some(last) = selection.last
+        {
+            let (op, _) = owned.replica.next(wall);
+            let offset_durability = partition.settings().offset_durability;
+            match partition.auto_commit(&job.consumer, last, op) {
+                Ok(AutoCommit::Covered) => {}
+                Ok(AutoCommit::Submit) => {
+                    let lane_op = lane::auto_commit_op(job.key, job.consumer.clone(), last);
+                    self.submit_auto_commit(wall, job.lane, offset_durability, lane_op);
+                }
+                Err(status) => return self.refuse(job.reply_to, status),
+            }
+        }
+        self.answer_poll(&job, selection);
+    }
+
+    /// Nobody waits for the offset of a read; one that finds its lane full heals with the next.
+    fn submit_auto_commit(
+        &mut self,
+        wall: Micros,
+        lane: LaneId,
+        durability: Durability,
+        lane_op: crate::core::LaneOp,
+    ) {
+        let owned = self.lanes.get(&lane).expect("the caller found the lane in this turn");
+        if owned.replica.admit(OFFSET_ENTRY_BYTES_MAX).is_ok() {
+            self.propose(wall, lane, durability, EntryBody::operation(lane_op.encode()));
+        }
+    }
+
+    fn answer_poll(&mut self, job: &PollJob, selection: Selection) {
+        let metadata_op = self.metadata_op.max(job.metadata_op);
+        let head = PollHead {
+            partition: job.key.partition,
+            current_offset: current_offset(selection.head),
+            messages_count: selection.messages,
+            context: PartitionContext {
+                incarnation: Incarnation(job.key.incarnation.0),
+                owner_generation: OwnerGeneration(0),
+                metadata_op,
+            },
+        };
+        let frame =
+            job.reply_to.echo.records(metadata_op, job.key.incarnation, |out| head.put(out), selection.parts);
+        self.todo.push_back(Todo::Answer(job.reply_to, Some(frame)));
+    }
+}

@@ -1,0 +1,471 @@
+//! One shard: its state, and how a turn carries out what the cores ask for.
+//!
+//! Everything lives on one thread. A turn borrows a core, feeds it an event, gives the borrow back and carries out what
+//! the core wants; no borrow is held across an await.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use laneway_mailbox::{Class, Refused};
+use laneway_metadata::planner::PlanSettings;
+use laneway_metadata::{Metadata, SessionId};
+use laneway_reads::WaiterLimits;
+use laneway_shard_metadata::{Effect, MetadataLane, ShardWork};
+use laneway_storage::{DataDirectory, GroupCommit, Record, SegmentStore, StorageCounters, SyncClass};
+use laneway_transport::{OutFrame, Signal};
+use laneway_vsr::{Durability, Entry};
+use laneway_wire::{EvictionReason, LaneId, Op};
+
+use crate::calls::Calls;
+use crate::clock;
+use crate::connections::Connections;
+use crate::core::LaneLimits;
+use crate::disk::Reads;
+use crate::message::{Answer, ClientRow, Inbox, Message, Post, Question, ReplyTo, ShardId};
+use crate::origin::metadata::Ticket;
+use crate::owner::{Owner, Todo};
+
+/// Messages that one turn takes from the mailbox, so that connections and the journal get their turn in between.
+const MESSAGES_PER_TURN_MAX: usize = 256;
+
+/// Checks a password against the stored hash of a user, or against a stand-in when there is no such user. Takes the
+/// same time either way. Slow on purpose: never called on a shard's thread.
+pub type VerifyPassword = fn(password: &[u8], stored: Option<&str>) -> bool;
+
+/// How a client reaches this node.
+#[derive(Clone, Debug)]
+pub struct NodeAddress {
+    /// The address that the roster names.
+    pub ip: String,
+    /// The port that listens.
+    pub tcp_port: u16,
+}
+
+/// What a shard is told at its start.
+#[derive(Clone, Debug)]
+pub struct ShardSettings {
+    /// Its number.
+    pub id: ShardId,
+    /// Shards of this node.
+    pub shards: u16,
+    /// Largest frame of a signed-in client, bytes.
+    pub frame_bytes_max: usize,
+    /// Requests of one connection that may be open at once.
+    pub requests_per_connection_max: usize,
+    /// Connections that the shard holds at most.
+    pub connections_max: usize,
+    /// Longest wait of a deferred poll, microseconds.
+    pub wait_us_max: u64,
+    /// Deferred polls that may wait.
+    pub waiters: WaiterLimits,
+    /// Most bytes of records in one reply.
+    pub read_bytes_max: u32,
+    /// What a partition remembers.
+    pub lane_limits: LaneLimits,
+    /// Batches that stay in memory after they reached their segments, bytes.
+    pub cache_bytes: u64,
+    /// How clients reach this node.
+    pub address: NodeAddress,
+    /// How passwords are checked.
+    pub verify_password: VerifyPassword,
+    /// What requests are planned with.
+    pub plan: PlanSettings,
+}
+
+/// One shard. Made on its thread by the broker, ends with the thread.
+#[derive(Debug)]
+pub struct Shard {
+    /// What it was told.
+    pub settings: ShardSettings,
+    /// The data directory.
+    pub directory: DataDirectory,
+    /// What storage counts.
+    pub counters: Rc<StorageCounters>,
+    /// Segment files.
+    pub segments: SegmentStore,
+    /// Open questions to other shards.
+    pub calls: Calls,
+    /// Its connections.
+    pub connections: RefCell<Connections>,
+    /// Its lanes.
+    pub owner: RefCell<Owner>,
+    /// The metadata lane; on shard 0.
+    pub lane: RefCell<Option<MetadataLane<Ticket>>>,
+    /// What waits for the journal.
+    pub commit: RefCell<GroupCommit>,
+    /// Rung when something waits for the journal.
+    pub journal_bell: Signal,
+    /// Reads of segments.
+    pub reads: Reads,
+    /// Whether a checkpoint is being made.
+    pub checkpointing: Cell<bool>,
+    /// Rung when a checkpoint is done.
+    pub checkpoint_bell: Signal,
+    metadata: RefCell<Arc<Metadata>>,
+    posts: Vec<Post>,
+    inbox: Inbox,
+    /// Messages that found a queue full and must not be lost.
+    late: RefCell<VecDeque<(ShardId, Class, Message)>>,
+    timer_bell: Signal,
+    timer_armed: Cell<Option<laneway_reads::Nanos>>,
+    stopping: Cell<bool>,
+}
+
+impl Shard {
+    /// A shard with restored lanes. `posts` leads to every shard, this one included.
+    #[expect(clippy::too_many_arguments, reason = "made once, by the broker, from parts that it just made")]
+    pub fn new(
+        settings: ShardSettings,
+        directory: DataDirectory,
+        counters: Rc<StorageCounters>,
+        segments: SegmentStore,
+        commit: GroupCommit,
+        owner: Owner,
+        lane: Option<MetadataLane<Ticket>>,
+        metadata: Arc<Metadata>,
+        posts: Vec<Post>,
+        inbox: Inbox,
+    ) -> Rc<Self> {
+        assert!(posts.len() == usize::from(settings.shards), "there is a way to every shard");
+        assert!(lane.is_some() == (settings.id == ShardId(0)), "shard 0 runs the metadata lane");
+        let connections = RefCell::new(Connections::new(settings.id));
+        let shard = Rc::new(Self {
+            settings,
+            directory,
+            counters,
+            segments,
+            calls: Calls::default(),
+            connections,
+            owner: RefCell::new(owner),
+            lane: RefCell::new(lane),
+            commit: RefCell::new(commit),
+            journal_bell: Signal::default(),
+            reads: Reads::default(),
+            checkpointing: Cell::new(false),
+            checkpoint_bell: Signal::default(),
+            metadata: RefCell::new(metadata),
+            posts,
+            inbox,
+            late: RefCell::default(),
+            timer_bell: Signal::default(),
+            timer_armed: Cell::new(None),
+            stopping: Cell::new(false),
+        });
+        shard.owner.borrow_mut().handle_metadata(shard.metadata().applied());
+        shard
+    }
+
+    /// The newest metadata that this shard has.
+    pub fn metadata(&self) -> Arc<Metadata> {
+        self.metadata.borrow().clone()
+    }
+
+    /// Whether the shard refuses new work.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// The shard that owns a lane.
+    pub fn owner_of(&self, lane: LaneId) -> ShardId {
+        ShardId(laneway_shard_metadata::settling::owner(lane, self.settings.shards))
+    }
+
+    /// Every shard of the node.
+    pub fn shard_ids(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.settings.shards).map(ShardId)
+    }
+
+    /// Takes metadata that was published and not looked at yet. Shard 0 publishes before it answers, so after this no
+    /// client is ahead of this shard with an op that it was told of.
+    pub fn catch_up(&self) {
+        if let Some(metadata) = self.inbox.take_published() {
+            self.set_metadata(metadata);
+        }
+    }
+
+    fn set_metadata(&self, metadata: Arc<Metadata>) {
+        let op = metadata.applied();
+        if op > self.metadata.borrow().applied() {
+            *self.metadata.borrow_mut() = metadata;
+            self.owner.borrow_mut().handle_metadata(op);
+        }
+    }
+
+    /// Takes messages from other shards until the shard's thread ends.
+    pub async fn serve_mailbox(self: Rc<Self>) {
+        loop {
+            if self.late.borrow().is_empty() {
+                self.inbox.ready().await;
+            } else {
+                // A full queue empties within turns of its shard; waiting for it must not hold up this one.
+                let _ = compio::time::timeout(std::time::Duration::from_millis(1), self.inbox.ready()).await;
+                self.send_late();
+            }
+            self.catch_up();
+            for _ in 0..MESSAGES_PER_TURN_MAX {
+                let Some(message) = self.inbox.take() else { break };
+                self.handle_message(message);
+            }
+            self.pump();
+            yield_now().await;
+        }
+    }
+
+    /// Ends waits and sessions in time, with one timer for all of them.
+    pub async fn serve_timers(self: Rc<Self>) {
+        loop {
+            let now = clock::now();
+            let deadline = self.earliest_deadline();
+            self.timer_armed.set(deadline);
+            match deadline {
+                Some(deadline) if deadline <= now => {
+                    self.handle_timeouts();
+                    self.pump();
+                    yield_now().await;
+                }
+                Some(deadline) => {
+                    let _ = compio::time::timeout(clock::until(now, deadline), self.timer_bell.wait()).await;
+                }
+                None => self.timer_bell.wait().await,
+            }
+        }
+    }
+
+    fn earliest_deadline(&self) -> Option<laneway_reads::Nanos> {
+        let parked = self.owner.borrow().poll_timeout();
+        let sessions = self.lane.borrow().as_ref().and_then(|lane| lane.poll_timeout());
+        parked.into_iter().chain(sessions).min()
+    }
+
+    fn handle_timeouts(&self) {
+        let (now, wall) = (clock::now(), clock::wall());
+        self.owner.borrow_mut().handle_timeout(now, wall);
+        if let Some(lane) = self.lane.borrow_mut().as_mut()
+            && lane.poll_timeout().is_some_and(|deadline| deadline <= now)
+        {
+            lane.handle_timeout(now, wall, Ticket::Nobody);
+        }
+    }
+
+    fn handle_message(self: &Rc<Self>, message: Message) {
+        let (now, wall) = (clock::now(), clock::wall());
+        match message {
+            Message::Partition(request) => self.owner.borrow_mut().handle_request(now, wall, *request),
+            Message::Metadata(request) => self.order_metadata(*request),
+            Message::Reply { to, frame } => self.deliver_here(to, frame),
+            Message::Question { from, call, question } => self.answer_question(from, call, question),
+            Message::Answer { call, answer } => self.calls.answer(call, answer),
+            Message::Cancel(requester) => self.owner.borrow_mut().handle_cancel(requester),
+            Message::ConnectionLost(connection) => {
+                self.owner.borrow_mut().handle_connection_lost(connection);
+            }
+            Message::SessionsEnded(sessions) => {
+                self.owner.borrow_mut().handle_sessions_ended(wall, &sessions);
+            }
+            Message::Evict { to, reason } => self.evict_here(to, reason),
+            Message::Lifecycle { op, work } => self.begin_lifecycle(op, &work),
+            Message::LifecycleDone { op, shard } => {
+                if let Some(lane) = self.lane.borrow_mut().as_mut() {
+                    lane.handle_shard_done(op, shard.0);
+                }
+            }
+            Message::Attached { session, joined } => {
+                if let Some(lane) = self.lane.borrow_mut().as_mut() {
+                    lane.handle_attached(now, session, joined);
+                }
+            }
+        }
+    }
+
+    fn begin_lifecycle(&self, op: Op, work: &ShardWork) {
+        let fence: Vec<_> = work.fence.iter().map(|place| (place.lane, place.key)).collect();
+        self.owner.borrow_mut().handle_lifecycle(clock::wall(), op, &work.open, &fence);
+    }
+
+    /// Carries out what the cores want, until they want nothing.
+    pub fn pump(self: &Rc<Self>) {
+        loop {
+            let todo = self.owner.borrow_mut().poll_todo();
+            if let Some(todo) = todo {
+                self.carry_out(todo);
+                continue;
+            }
+            let effect = self.lane.borrow_mut().as_mut().and_then(MetadataLane::poll_effect);
+            let Some(effect) = effect else { break };
+            self.carry_out_metadata(effect);
+        }
+        let deadline = self.earliest_deadline();
+        if deadline.is_some_and(|deadline| self.timer_armed.get().is_none_or(|armed| deadline < armed)) {
+            self.timer_armed.set(deadline);
+            self.timer_bell.ring();
+        }
+    }
+
+    fn carry_out(self: &Rc<Self>, todo: Todo) {
+        match todo {
+            Todo::Write(entry) => self.write(entry),
+            Todo::Answer(to, frame) => self.deliver(to, frame),
+            Todo::Read(id) => self.read_segments(id),
+            Todo::LifecycleDone(op) => {
+                let done = Message::LifecycleDone { op, shard: self.settings.id };
+                self.send(ShardId(0), Class::Control, done);
+            }
+        }
+    }
+
+    fn carry_out_metadata(self: &Rc<Self>, effect: Effect<Ticket>) {
+        match effect {
+            Effect::Write(entry) => self.write(entry),
+            Effect::Publish(metadata) => {
+                let metadata = Arc::new(metadata);
+                for post in &self.posts[1..] {
+                    post.publish(metadata.clone());
+                }
+                self.set_metadata(metadata);
+            }
+            Effect::Work { op, shard, work } => {
+                self.send(ShardId(shard), Class::Control, Message::Lifecycle { op, work });
+            }
+            Effect::SessionsEnded(sessions) => self.sessions_ended(sessions),
+            Effect::Answer(ticket, verdict) => self.answer_metadata(ticket, verdict),
+        }
+    }
+
+    fn sessions_ended(self: &Rc<Self>, sessions: Vec<SessionId>) {
+        for shard in self.shard_ids() {
+            self.send(shard, Class::Control, Message::SessionsEnded(sessions.clone()));
+        }
+    }
+
+    fn write(&self, entry: Entry) {
+        let Entry { lane, op, view, timestamp, durability, body } = entry;
+        let class = match durability {
+            Durability::Replicated => SyncClass::Replicated,
+            Durability::Persisted => SyncClass::Persisted,
+        };
+        let record =
+            Record { lane, op, view: view.0, timestamp, class, prefix: body.prefix, batch: body.batch };
+        self.commit.borrow_mut().push(record).expect("a poisoned journal ends the process");
+        self.journal_bell.ring();
+    }
+
+    /// Answers a client, wherever its connection is.
+    pub fn deliver(self: &Rc<Self>, to: ReplyTo, frame: Option<OutFrame>) {
+        if to.origin == self.settings.id {
+            self.deliver_here(to, frame);
+        } else {
+            self.send(to.origin, Class::Reply, Message::Reply { to, frame });
+        }
+    }
+
+    /// Ends the session binding of a client's connection, wherever it is.
+    pub fn evict(self: &Rc<Self>, to: ReplyTo, reason: EvictionReason) {
+        if to.origin == self.settings.id {
+            self.evict_here(to, reason);
+        } else {
+            self.send(to.origin, Class::Reply, Message::Evict { to, reason });
+        }
+    }
+
+    /// Sends what must arrive. A full queue is tried again until it takes the message.
+    pub fn send(self: &Rc<Self>, to: ShardId, class: Class, message: Message) {
+        if to == self.settings.id {
+            // Through the own mailbox, too: the caller may be inside of a turn.
+            if let Err(Refused(message)) = self.posts[usize::from(to.0)].send(class, message) {
+                self.late.borrow_mut().push_back((to, class, message));
+            }
+            return;
+        }
+        if self.late.borrow().is_empty() {
+            if let Err(Refused(message)) = self.posts[usize::from(to.0)].send(class, message) {
+                self.late.borrow_mut().push_back((to, class, message));
+            }
+        } else {
+            // Behind what waits already: answers of one connection keep their order.
+            self.late.borrow_mut().push_back((to, class, message));
+        }
+    }
+
+    /// Sends what may be refused. Gives it back when the shard's queue is full: nothing happened.
+    pub fn try_send(&self, to: ShardId, message: Message) -> Result<(), Refused<Message>> {
+        self.posts[usize::from(to.0)].send(Class::Request, message)
+    }
+
+    fn send_late(&self) {
+        let count = self.late.borrow().len();
+        for _ in 0..count {
+            let next = self.late.borrow_mut().pop_front();
+            let Some((to, class, message)) = next else { return };
+            if let Err(Refused(message)) = self.posts[usize::from(to.0)].send(class, message) {
+                self.late.borrow_mut().push_back((to, class, message));
+            }
+        }
+    }
+
+    fn answer_question(self: &Rc<Self>, from: ShardId, call: crate::calls::CallId, question: Question) {
+        let answer = match question {
+            Question::Register(register) => {
+                let ticket = Ticket::Call { from, call };
+                if let Some(lane) = self.lane.borrow_mut().as_mut() {
+                    lane.register(clock::wall(), register, ticket);
+                }
+                return;
+            }
+            Question::Usage(scope) => Answer::Usage(self.owner.borrow().usage(scope)),
+            Question::Clients => Answer::Clients(self.client_rows()),
+        };
+        self.send(from, Class::Reply, Message::Answer { call, answer });
+    }
+
+    fn client_rows(&self) -> Vec<ClientRow> {
+        let connections = self.connections.borrow();
+        connections
+            .iter()
+            .map(|connection| ClientRow {
+                id: connection.number(),
+                user: connection.binding().map(|binding| binding.user),
+                address: connection.peer.to_string(),
+            })
+            .collect()
+    }
+
+    /// Asks another shard, or this one, and waits for the answer. None when the shard's queue is full.
+    pub async fn ask(&self, to: ShardId, question: Question) -> Option<Answer> {
+        let call = self.calls.open();
+        let message = Message::Question { from: self.settings.id, call: call.id(), question };
+        self.try_send(to, message).ok()?;
+        Some(call.wait().await)
+    }
+
+    /// Refuses new work and what is parked. What is on its way still commits and is answered.
+    pub fn stop(self: &Rc<Self>) {
+        self.stopping.set(true);
+        self.owner.borrow_mut().stop();
+        self.pump();
+    }
+
+    /// Whether nothing is on its way through the lanes of this shard.
+    pub fn is_idle(&self) -> bool {
+        self.owner.borrow().is_idle()
+            && self.lane.borrow().as_ref().is_none_or(MetadataLane::is_idle)
+            && self.commit.borrow().is_idle()
+            && self.late.borrow().is_empty()
+            && self.inbox.is_empty()
+    }
+}
+
+/// Lets the other tasks of the shard run.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if yielded {
+            return std::task::Poll::Ready(());
+        }
+        yielded = true;
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await
+}
