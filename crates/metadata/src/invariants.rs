@@ -52,7 +52,7 @@ fn resources(metadata: &Metadata) -> Result<(), Broken> {
             holds("topic created before its stream", topic.created_op > stream.created_op)?;
             holds("topic name length", limits::NAME_BYTES.contains(&topic.name.len()))?;
             holds("partition numbers limit", topic.partitions_count() <= limits::PARTITION_IDS_MAX)?;
-            holds("settings follow the options", topic.settings == TopicSettings::of(&topic.options))?;
+            holds("settings follow the options", topic.settings == TopicSettings::of(topic.options.set()))?;
             let incarnations = topic.partitions().map(|(key, _)| key.incarnation);
             holds("incarnations ascend with numbers", incarnations.is_sorted())?;
             let lives = topic.created_op.0..=metadata.applied().0;
@@ -87,6 +87,7 @@ fn users(metadata: &Metadata) -> Result<(), Broken> {
     let names: BTreeMap<_, _> = users.iter().map(|user| (&user.username, user.id)).collect();
     holds("user names index", names.into_iter().eq(users.names()))?;
     holds("user numbers", ids_agree(users.ids(), users.iter().map(|user| user.id.0)))?;
+    holds("users limit", users.count() <= limits::USERS_MAX)?;
     holds("root comes first", users.count() == 0 || users.user(ROOT).is_some())?;
     holds("root's age", users.user(ROOT).is_none_or(|root| root.created_at == ROOT_CREATED_AT))?;
     for permissions in users.iter().filter_map(|user| user.permissions.as_ref()) {

@@ -10,6 +10,8 @@ pub const USERNAME_BYTES: RangeInclusive<usize> = 3..=50;
 pub const STREAMS_MAX: usize = 1 << 20;
 /// Most topics of one stream.
 pub const TOPICS_MAX: usize = 4096;
+/// Most users. The protocol leaves the number to the server.
+pub const USERS_MAX: usize = 1 << 20;
 /// Most partitions that one request creates or deletes.
 pub const PARTITIONS_PER_REQUEST_MAX: u32 = 1000;
 /// Partition numbers of one topic: 0 up to this, exclusive.

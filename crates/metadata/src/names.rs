@@ -1,6 +1,6 @@
 //! How a logged command names a resource: by number or by name, resolved when the command is applied.
 
-use laneway_wire::Status;
+use laneway_wire::{Identifier, Status};
 use rkyv::{Archive, Deserialize, Serialize};
 
 /// A number or a name, as the client sent it.
@@ -48,6 +48,15 @@ impl RefKey<'_> {
 impl<'a> From<&'a Ref> for RefKey<'a> {
     fn from(target: &'a Ref) -> Self {
         target.as_key()
+    }
+}
+
+impl<'a> From<Identifier<'a>> for RefKey<'a> {
+    fn from(identifier: Identifier<'a>) -> Self {
+        match identifier {
+            Identifier::Numeric(id) => RefKey::Id(id),
+            Identifier::Name(name) => RefKey::Name(name),
+        }
     }
 }
 

@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use laneway_wire::permissions as wire;
 use laneway_wire::{StreamId, TopicId};
 use rkyv::{Archive, Deserialize, Serialize};
 
 macro_rules! flags {
-    ($(#[$doc:meta])* $name:ident($bits:ty) { $($(#[$flag_doc:meta])* $flag:ident = $bit:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident($bits:ty) as $wire:ident {
+        $($(#[$flag_doc:meta])* $flag:ident($field:ident) = $bit:literal,)*
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Archive, Serialize, Deserialize)]
         pub struct $name(pub $bits);
@@ -28,14 +31,17 @@ macro_rules! flags {
             pub const fn any_of(self, row: Self) -> bool {
                 self.0 & row.0 != 0
             }
+        }
 
-            /// The flags as the wire writes them: one byte each, in the order of the protocol.
-            pub fn from_bytes(bytes: &[u8]) -> Self {
-                let mut flags = Self::NONE;
-                for (bit, byte) in bytes.iter().enumerate().take(Self::ALL.0.count_ones() as usize) {
-                    flags.0 |= <$bits>::from(*byte != 0) << bit;
-                }
-                flags
+        impl From<wire::$wire> for $name {
+            fn from(flags: wire::$wire) -> Self {
+                Self(0 $(| <$bits>::from(flags.$field) << $bit)*)
+            }
+        }
+
+        impl From<$name> for wire::$wire {
+            fn from(flags: $name) -> Self {
+                Self { $($field: flags.any_of($name::$flag),)* }
             }
         }
     };
@@ -43,59 +49,59 @@ macro_rules! flags {
 
 flags! {
     /// What a user may do on the whole server. Bits are in the order of the wire.
-    GlobalFlags(u16) {
+    GlobalFlags(u16) as GlobalPermissions {
         /// See and manage nodes, connections and statistics.
-        MANAGE_SERVERS = 0,
+        MANAGE_SERVERS(manage_servers) = 0,
         /// See connections and statistics.
-        READ_SERVERS = 1,
+        READ_SERVERS(read_servers) = 1,
         /// Create and change users.
-        MANAGE_USERS = 2,
+        MANAGE_USERS(manage_users) = 2,
         /// See users.
-        READ_USERS = 3,
+        READ_USERS(read_users) = 3,
         /// Everything below streams.
-        MANAGE_STREAMS = 4,
+        MANAGE_STREAMS(manage_streams) = 4,
         /// See and read everything below streams.
-        READ_STREAMS = 5,
+        READ_STREAMS(read_streams) = 5,
         /// Everything below topics.
-        MANAGE_TOPICS = 6,
+        MANAGE_TOPICS(manage_topics) = 6,
         /// See and read all topics.
-        READ_TOPICS = 7,
+        READ_TOPICS(read_topics) = 7,
         /// Read messages everywhere.
-        POLL_MESSAGES = 8,
+        POLL_MESSAGES(poll_messages) = 8,
         /// Write messages everywhere.
-        SEND_MESSAGES = 9,
+        SEND_MESSAGES(send_messages) = 9,
     }
 }
 
 flags! {
     /// What a user may do in one stream. Bits are in the order of the wire.
-    StreamFlags(u8) {
+    StreamFlags(u8) as StreamFlags {
         /// Everything in the stream.
-        MANAGE_STREAM = 0,
+        MANAGE_STREAM(manage_stream) = 0,
         /// See and read everything in the stream.
-        READ_STREAM = 1,
+        READ_STREAM(read_stream) = 1,
         /// Everything in its topics.
-        MANAGE_TOPICS = 2,
+        MANAGE_TOPICS(manage_topics) = 2,
         /// See and read its topics.
-        READ_TOPICS = 3,
+        READ_TOPICS(read_topics) = 3,
         /// Read its messages.
-        POLL_MESSAGES = 4,
+        POLL_MESSAGES(poll_messages) = 4,
         /// Write messages into it.
-        SEND_MESSAGES = 5,
+        SEND_MESSAGES(send_messages) = 5,
     }
 }
 
 flags! {
     /// What a user may do in one topic. Bits are in the order of the wire.
-    TopicFlags(u8) {
+    TopicFlags(u8) as TopicPermissions {
         /// Everything in the topic.
-        MANAGE_TOPIC = 0,
+        MANAGE_TOPIC(manage_topic) = 0,
         /// See and read the topic.
-        READ_TOPIC = 1,
+        READ_TOPIC(read_topic) = 1,
         /// Read its messages.
-        POLL_MESSAGES = 2,
+        POLL_MESSAGES(poll_messages) = 2,
         /// Write messages into it.
-        SEND_MESSAGES = 3,
+        SEND_MESSAGES(send_messages) = 3,
     }
 }
 
@@ -289,6 +295,26 @@ impl From<PermissionsRecord> for Permissions {
     }
 }
 
+impl From<&wire::Permissions> for Permissions {
+    fn from(permissions: &wire::Permissions) -> Self {
+        let streams = permissions.streams.iter().map(|(id, stream)| {
+            let topics = stream.topics.iter().map(|(id, flags)| (*id, (*flags).into())).collect();
+            (*id, StreamPermissions { flags: stream.flags.into(), topics })
+        });
+        Self { global: permissions.global.into(), streams: streams.collect() }
+    }
+}
+
+impl From<&Permissions> for wire::Permissions {
+    fn from(permissions: &Permissions) -> Self {
+        let streams = permissions.streams.iter().map(|(id, stream)| {
+            let topics = stream.topics.iter().map(|(id, flags)| (*id, (*flags).into())).collect();
+            (*id, wire::StreamPermissions { flags: stream.flags.into(), topics })
+        });
+        Self { global: permissions.global.into(), streams: streams.collect() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -367,9 +393,15 @@ mod tests {
     }
 
     #[test]
-    fn flags_come_from_one_byte_each_in_wire_order() {
-        assert_eq!(GlobalFlags::from_bytes(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 7]).0, 0b10_0001_0000);
-        assert_eq!(TopicFlags::from_bytes(&[1, 1, 1, 1, 1]), TopicFlags::ALL);
+    fn wire_permissions_round_trip_flag_by_flag() {
+        for bit in 0..10 {
+            let mut permissions = in_topic(S, T, TopicFlags(1 << (bit % 4)));
+            permissions.global = GlobalFlags(1 << bit);
+            permissions.streams.entry(S).or_default().flags = StreamFlags(1 << (bit % 6));
+            let on_wire = wire::Permissions::from(&permissions);
+            assert_eq!(Permissions::from(&on_wire), permissions);
+        }
+        assert_eq!(wire::Permissions::from(&Permissions::all()), wire::Permissions::root());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Refused here is what does not depend on the order of ops: names and counts out of range, options that the catalogue
 //! does not admit, and the cap on partitions, which counts committed ones only. All else is decided at apply.
 
+use laneway_wire::options::Options;
 use laneway_wire::{Status, UserId};
 
 use crate::command::Mutation;
@@ -43,9 +44,9 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// CreateStream (202). `options`: the entries of its block, in the order of the request.
-    pub fn create_stream(&self, name: &str, options: &[RawOption<'_>]) -> Result<Mutation, Refusal> {
-        let admitted = admit_create(Scope::Stream, name, options)?;
+    /// CreateStream (202).
+    pub fn create_stream(&self, name: &str, options: Options<'_>) -> Result<Mutation, Refusal> {
+        let admitted = admit_create(Scope::Stream, name, &RawOption::of_block(options))?;
         if admitted.stream_key {
             // No node of this build holds a server key, so there is nothing to wrap a stream key with.
             return Err(Refusal::of_key(Status::StreamEncryptionUnavailable, Key::EncryptionKey.name()));
@@ -66,12 +67,12 @@ impl Planner<'_> {
         stream: impl Into<RefKey<'a>>,
         partitions_count: u32,
         name: &str,
-        options: &[RawOption<'_>],
+        options: Options<'_>,
     ) -> Result<Mutation, Refusal> {
         if partitions_count > PARTITIONS_PER_REQUEST_MAX {
             return Err(Status::TooManyPartitions.into());
         }
-        let admitted = admit_create(Scope::Topic, name, options)?;
+        let admitted = admit_create(Scope::Topic, name, &RawOption::of_block(options))?;
         let options =
             OptionSet::created(Scope::Topic, admitted.explicit, self.settings.replication_factor_default);
         let settings = TopicSettings::of(&options);

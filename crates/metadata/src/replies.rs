@@ -7,8 +7,8 @@ use laneway_wire::{Micros, Op, RequestNumber, Status, StreamId, TopicId};
 use rkyv::{Archive, Deserialize, Serialize};
 
 use crate::archive::AsNumber;
-use crate::options::OptionSet;
 use crate::options::set::OptionRecord;
+use crate::options::{Scope, StoredOptions};
 
 /// The answer of one committed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct StreamCreated {
     /// Its name.
     pub name: Arc<str>,
     /// What it stores.
-    pub options: Arc<OptionSet>,
+    pub options: Arc<StoredOptions>,
 }
 
 /// A new topic. Its partitions have the numbers 0 up to `partitions_count`, exclusive; all were created at `created_at`,
@@ -66,7 +66,7 @@ pub struct TopicCreated {
     /// Its name.
     pub name: Arc<str>,
     /// What it stores.
-    pub options: Arc<OptionSet>,
+    pub options: Arc<StoredOptions>,
 }
 
 /// A reply as snapshots hold it.
@@ -141,14 +141,14 @@ impl ReplyRecord {
                 id: StreamId(stream.id),
                 created_at: stream.created_at,
                 name: stream.name.into(),
-                options: Arc::new(OptionSet::from_records(stream.options)?),
+                options: Arc::new(StoredOptions::from_records(Scope::Stream, stream.options)?),
             }),
             BodyRecord::TopicCreated(topic) => ReplyBody::TopicCreated(TopicCreated {
                 id: TopicId(topic.id),
                 created_at: topic.created_at,
                 partitions_count: topic.partitions_count,
                 name: topic.name.into(),
-                options: Arc::new(OptionSet::from_records(topic.options)?),
+                options: Arc::new(StoredOptions::from_records(Scope::Topic, topic.options)?),
             }),
         };
         Some(CommittedReply {

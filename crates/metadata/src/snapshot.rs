@@ -27,7 +27,7 @@ use crate::invariants::{self, Broken};
 use crate::lanes::{LANES_PER_CLASS_MAX, Lanes};
 use crate::metadata::Metadata;
 use crate::options::set::OptionRecord;
-use crate::options::{OptionSet, TopicSettings};
+use crate::options::{Scope, StoredOptions, TopicSettings};
 use crate::permissions::{Permissions, PermissionsRecord};
 use crate::replies::{CommittedReply, ReplyRecord};
 use crate::sessions::{EndReason, Session, Sessions, Verifier};
@@ -267,7 +267,7 @@ impl StreamRecord {
             created_op: self.created_op,
             created_at: self.created_at,
             name: self.name.into(),
-            options: Arc::new(OptionSet::from_records(self.options)?),
+            options: Arc::new(StoredOptions::from_records(Scope::Stream, self.options)?),
             topics: Topics::restore(topics)?,
         })
     }
@@ -291,7 +291,7 @@ impl TopicRecord {
     }
 
     fn restore(self) -> Option<Topic> {
-        let options = OptionSet::from_records(self.options)?;
+        let options = StoredOptions::from_records(Scope::Topic, self.options)?;
         u32::try_from(self.partitions.len()).ok()?;
         let partitions = self.partitions.into_iter().map(|partition| Partition {
             incarnation: partition.incarnation,
@@ -303,7 +303,7 @@ impl TopicRecord {
             created_op: self.created_op,
             created_at: self.created_at,
             name: self.name.into(),
-            settings: TopicSettings::of(&options),
+            settings: TopicSettings::of(options.set()),
             options: Arc::new(options),
             partitions: partitions.collect(),
         })
@@ -331,7 +331,7 @@ impl UserRecord {
             username: self.username.into(),
             password_hash: self.password_hash,
             permissions: self.permissions.map(Permissions::from),
-            options: Arc::new(OptionSet::from_records(self.options)?),
+            options: Arc::new(StoredOptions::from_records(Scope::User, self.options)?),
         })
     }
 }

@@ -6,8 +6,9 @@ use imbl::OrdMap;
 use laneway_wire::{Micros, Op, StreamId};
 
 use crate::id_space::IdSpace;
+use crate::limits;
 use crate::names::{Missing, RefKey};
-use crate::options::OptionSet;
+use crate::options::StoredOptions;
 use crate::topics::Topics;
 
 /// One stream. A changed stream is a new value; who holds the old one keeps seeing it unchanged.
@@ -22,7 +23,7 @@ pub struct Stream {
     /// Its name, unique on the server.
     pub name: Arc<str>,
     /// What it stores.
-    pub options: Arc<OptionSet>,
+    pub options: Arc<StoredOptions>,
     /// What it holds.
     pub topics: Topics,
 }
@@ -112,9 +113,11 @@ impl Streams {
         stream
     }
 
-    /// Rebuilds the streams of a snapshot; none unless numbers ascend and names are distinct.
+    /// Rebuilds the streams of a snapshot; none unless numbers ascend below the limit and names are distinct.
     pub(crate) fn restore(streams: Vec<Stream>) -> Option<Self> {
-        if !streams.is_sorted_by(|left, right| left.id < right.id) {
+        let ascend = streams.is_sorted_by(|left, right| left.id < right.id);
+        // The lowest free number is given out, so none reaches the limit.
+        if !ascend || streams.last().is_some_and(|last| last.id.0 as usize >= limits::STREAMS_MAX) {
             return None;
         }
         let mut restored =
@@ -145,5 +148,30 @@ impl Streams {
     fn uncount(&mut self, stream: &Stream) {
         self.topics_count -= stream.topics.count() as u64;
         self.partitions_count -= stream.topics.partitions_count();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(id: u32, name: &str) -> Stream {
+        Stream {
+            id: StreamId(id),
+            created_op: Op(1),
+            created_at: Micros(1),
+            name: name.into(),
+            options: Arc::default(),
+            topics: Topics::default(),
+        }
+    }
+
+    #[test]
+    fn restored_numbers_ascend_below_the_limit_and_names_are_distinct() {
+        assert!(Streams::restore(vec![stream(0, "a"), stream(5, "b")]).is_some());
+        assert!(Streams::restore(vec![stream(0, "a"), stream(5, "a")]).is_none());
+        assert!(Streams::restore(vec![stream(5, "a"), stream(5, "b")]).is_none());
+        // A damaged number must not make the free ones below it fill the memory.
+        assert!(Streams::restore(vec![stream(u32::MAX, "a")]).is_none());
     }
 }

@@ -6,8 +6,9 @@ use imbl::{OrdMap, Vector};
 use laneway_wire::{Incarnation, LaneId, Micros, Op, PartitionId, PartitionKey, TopicId};
 
 use crate::id_space::IdSpace;
+use crate::limits;
 use crate::names::{Missing, RefKey};
-use crate::options::{OptionSet, TopicSettings};
+use crate::options::{StoredOptions, TopicSettings};
 
 /// One partition. Its number is its place in the topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct Topic {
     /// Its name, unique in the stream.
     pub name: Arc<str>,
     /// What it stores.
-    pub options: Arc<OptionSet>,
+    pub options: Arc<StoredOptions>,
     /// What the shards read out of the options.
     pub settings: TopicSettings,
     pub(crate) partitions: Vector<Partition>,
@@ -133,9 +134,11 @@ impl Topics {
         topic
     }
 
-    /// Rebuilds the topics of a snapshot; none unless numbers ascend and names are distinct.
+    /// Rebuilds the topics of a snapshot; none unless numbers ascend below the limit and names are distinct.
     pub(crate) fn restore(topics: Vec<Topic>) -> Option<Self> {
-        if !topics.is_sorted_by(|left, right| left.id < right.id) {
+        let ascend = topics.is_sorted_by(|left, right| left.id < right.id);
+        // The lowest free number is given out, so none reaches the limit.
+        if !ascend || topics.last().is_some_and(|last| last.id.0 as usize >= limits::TOPICS_MAX) {
             return None;
         }
         let mut restored =

@@ -8,8 +8,9 @@ use laneway_wire::{Micros, StreamId, TopicId, UserId};
 use rkyv::{Archive, Deserialize, Serialize};
 
 use crate::id_space::IdSpace;
+use crate::limits;
 use crate::names::{Missing, RefKey};
-use crate::options::OptionSet;
+use crate::options::StoredOptions;
 use crate::permissions::Permissions;
 
 /// The user that always exists and may do everything.
@@ -65,7 +66,7 @@ pub struct User {
     /// What it may do. None is the same as no grant at all.
     pub permissions: Option<Permissions>,
     /// What it stores.
-    pub options: Arc<OptionSet>,
+    pub options: Arc<StoredOptions>,
 }
 
 impl User {
@@ -145,9 +146,11 @@ impl Users {
         );
     }
 
-    /// Rebuilds the users of a snapshot; none unless numbers ascend and names are distinct.
+    /// Rebuilds the users of a snapshot; none unless numbers ascend below the limit and names are distinct.
     pub(crate) fn restore(users: Vec<User>) -> Option<Self> {
-        if !users.is_sorted_by(|left, right| left.id < right.id) {
+        let ascend = users.is_sorted_by(|left, right| left.id < right.id);
+        // The lowest free number is given out, so none reaches the limit.
+        if !ascend || users.last().is_some_and(|last| last.id.0 as usize >= limits::USERS_MAX) {
             return None;
         }
         let mut restored =

@@ -1,16 +1,23 @@
-//! What reads show of a resource: metadata from here, sizes and counts from the shards at the time of the request.
+//! Answers about resources: metadata from here, sizes and counts from the shards at the time of the request.
 
-use std::borrow::Cow;
-
-use laneway_wire::{Incarnation, Micros, Op, PartitionId, StreamId, TopicId};
+use bytes::BytesMut;
+use laneway_wire::reply::{
+    OptionDescriptor, PartitionRecord, Record, StreamDetails, StreamHeader, TopicDetails, TopicHeader,
+    UserDetails, UserHeader, put_option_descriptors, put_rejection, put_success,
+};
+use laneway_wire::request::UserStatus as WireUserStatus;
+use laneway_wire::{
+    Incarnation, Micros, Offset, Op, OwnerGeneration, PartitionContext, PartitionId, ProtocolVersion,
+};
 
 use crate::metadata::Metadata;
-use crate::options::{Key, OptionSet, OptionValue, Scope};
-use crate::replies::{StreamCreated, TopicCreated};
+use crate::options::{Scope, describe};
+use crate::replies::{CommittedReply, ReplyBody, StreamCreated, TopicCreated};
 use crate::streams::Stream;
 use crate::topics::Topic;
+use crate::users::{User, UserStatus};
 
-/// What a partition retains, summed up for its topic and stream. Approximate while writes are on their way.
+/// What a stream or topic retains. Approximate while writes are on their way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes of stored framing, payloads and headers.
@@ -19,149 +26,197 @@ pub struct Usage {
     pub messages_count: u64,
 }
 
-/// The two blocks of options that every answer carries, each by key in byte order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OptionBlocks<'a> {
-    /// What the client set.
-    pub explicit: Vec<(&'a str, Cow<'a, OptionValue>)>,
-    /// What the broker filled in.
-    pub derived: Vec<(&'a str, Cow<'a, OptionValue>)>,
-}
-
-impl<'a> OptionBlocks<'a> {
-    /// The blocks of a resource of this scope. Streams also say who chose their key.
-    pub fn of(scope: Scope, options: &'a OptionSet) -> Self {
-        let block =
-            |explicit| options.public(explicit).map(|(key, value)| (key, Cow::Borrowed(value))).collect();
-        let mut blocks = Self { explicit: block(true), derived: block(false) };
-        if scope == Scope::Stream {
-            // No stream of this build is encrypted: a key is refused at create.
-            blocks.derived.push((Key::EncryptionKeySource.name(), Cow::Owned(OptionValue::text("none"))));
-            blocks.derived.sort_by_key(|(key, _)| *key);
-        }
-        blocks
-    }
-}
-
-/// A stream header.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamView<'a> {
-    /// Its number.
-    pub id: StreamId,
-    /// When it was created.
-    pub created_at: Micros,
-    /// Topics in it.
-    pub topics_count: u32,
+/// What only the shard of a partition knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartitionUsage {
+    /// Segments, the active one included.
+    pub segments_count: u32,
+    /// The head; 0 for an empty partition.
+    pub current_offset: Offset,
     /// What it retains.
     pub usage: Usage,
-    /// Its name.
-    pub name: &'a str,
-    /// Its options.
-    pub options: OptionBlocks<'a>,
 }
 
-impl<'a> StreamView<'a> {
-    /// The header of a stream as it is now.
-    pub fn new(stream: &'a Stream, usage: Usage) -> Self {
-        Self {
-            id: stream.id,
-            created_at: stream.created_at,
-            topics_count: u32::try_from(stream.topics.count()).expect("topics are bounded by TOPICS_MAX"),
-            usage,
-            name: &stream.name,
-            options: OptionBlocks::of(Scope::Stream, &stream.options),
+/// The nodes of a partition, as 0.12.2 lists them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replicas<'a> {
+    /// Nodes that hold it.
+    pub members: &'a [u8],
+    /// Those of them that are in sync.
+    pub in_sync: &'a [u8],
+}
+
+impl Stream {
+    /// The header of the stream as it is now.
+    pub fn header(&self, usage: Usage) -> StreamHeader<'_> {
+        StreamHeader {
+            id: self.id,
+            created_at: self.created_at,
+            topics_count: u32::try_from(self.topics.count()).expect("topics are bounded by TOPICS_MAX"),
+            size_bytes: usage.size_bytes,
+            messages_count: usage.messages_count,
+            name: &self.name,
+            explicit: self.options.explicit(),
+            derived: self.options.derived(),
+        }
+    }
+}
+
+impl Topic {
+    /// The header of the topic as it is now.
+    pub fn header(&self, usage: Usage) -> TopicHeader<'_> {
+        TopicHeader {
+            id: self.id,
+            created_at: self.created_at,
+            partitions_count: self.partitions_count(),
+            size_bytes: usage.size_bytes,
+            messages_count: usage.messages_count,
+            name: &self.name,
+            explicit: self.options.explicit(),
+            derived: self.options.derived(),
         }
     }
 
-    /// The header of a stream as it was created: the answer to CreateStream, also when it is repeated later.
-    pub fn created(stream: &'a StreamCreated) -> Self {
-        Self {
-            id: stream.id,
-            created_at: stream.created_at,
+    /// The topic and its partitions. `usage` is asked once per partition, in ascending order; the topic's own sums up.
+    pub fn details<'a>(
+        &'a self,
+        metadata: &Metadata,
+        replicas: Replicas<'a>,
+        mut usage: impl FnMut(PartitionId) -> PartitionUsage,
+    ) -> TopicDetails<'a> {
+        let mut total = Usage::default();
+        let partitions = self.partitions().map(|(key, partition)| {
+            let usage = usage(key.partition);
+            total.size_bytes = total.size_bytes.saturating_add(usage.usage.size_bytes);
+            total.messages_count = total.messages_count.saturating_add(usage.usage.messages_count);
+            let context = context(key.incarnation, metadata.applied());
+            record(key.partition, partition.created_at, usage, context, replicas)
+        });
+        let partitions = partitions.collect();
+        TopicDetails { header: self.header(total), partitions }
+    }
+}
+
+impl User {
+    /// The header of the user.
+    pub fn header(&self) -> UserHeader<'_> {
+        let status = match self.status {
+            UserStatus::Active => WireUserStatus::Active,
+            UserStatus::Inactive => WireUserStatus::Inactive,
+        };
+        UserHeader {
+            id: self.id,
+            created_at: self.created_at,
+            status,
+            username: &self.username,
+            explicit: self.options.explicit(),
+            derived: self.options.derived(),
+        }
+    }
+
+    /// The user with its permissions.
+    pub fn details(&self) -> UserDetails<'_> {
+        UserDetails { header: self.header(), permissions: self.permissions.as_ref().map(Into::into) }
+    }
+}
+
+impl StreamCreated {
+    fn details(&self) -> StreamDetails<'_> {
+        let header = StreamHeader {
+            id: self.id,
+            created_at: self.created_at,
             topics_count: 0,
-            usage: Usage::default(),
-            name: &stream.name,
-            options: OptionBlocks::of(Scope::Stream, &stream.options),
+            size_bytes: 0,
+            messages_count: 0,
+            name: &self.name,
+            explicit: self.options.explicit(),
+            derived: self.options.derived(),
+        };
+        StreamDetails { header, topics: Vec::new() }
+    }
+}
+
+impl TopicCreated {
+    fn details<'a>(&'a self, op: Op, replicas: Replicas<'a>) -> TopicDetails<'a> {
+        let header = TopicHeader {
+            id: self.id,
+            created_at: self.created_at,
+            partitions_count: self.partitions_count,
+            size_bytes: 0,
+            messages_count: 0,
+            name: &self.name,
+            explicit: self.options.explicit(),
+            derived: self.options.derived(),
+        };
+        // Every shard opens a partition with one segment, which is active.
+        let usage = PartitionUsage { segments_count: 1, ..PartitionUsage::default() };
+        let partitions = (0..self.partitions_count).map(|id| {
+            record(PartitionId(id), self.created_at, usage, context(Incarnation(op.0), op), replicas)
+        });
+        TopicDetails { header, partitions: partitions.collect() }
+    }
+}
+
+impl CommittedReply {
+    /// Appends the body of a result-framed reply: the result section, then the payload of a success. The same reply gives
+    /// the same bytes for the same protocol, whenever it is repeated. Logout is not result-framed: its body is empty.
+    pub fn put_body(&self, out: &mut BytesMut, version: ProtocolVersion, replicas: Replicas<'_>) {
+        if !self.status.is_ok() {
+            return put_rejection(out, self.status);
+        }
+        put_success(out);
+        match &self.body {
+            ReplyBody::Empty => {}
+            ReplyBody::StreamCreated(stream) => stream.details().put(out),
+            ReplyBody::TopicCreated(topic) => topic.details(self.op, replicas).put(out, version),
         }
     }
 }
 
-/// A topic header.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicView<'a> {
-    /// Its number.
-    pub id: TopicId,
-    /// When it was created.
-    pub created_at: Micros,
-    /// Partitions in it.
-    pub partitions_count: u32,
-    /// What it retains.
-    pub usage: Usage,
-    /// Its name.
-    pub name: &'a str,
-    /// Its options.
-    pub options: OptionBlocks<'a>,
-}
-
-impl<'a> TopicView<'a> {
-    /// The header of a topic as it is now.
-    pub fn new(topic: &'a Topic, usage: Usage) -> Self {
-        Self {
-            id: topic.id,
-            created_at: topic.created_at,
-            partitions_count: topic.partitions_count(),
-            usage,
-            name: &topic.name,
-            options: OptionBlocks::of(Scope::Topic, &topic.options),
-        }
-    }
-
-    /// The header of a topic as it was created: the answer to CreateTopic, also when it is repeated later.
-    pub fn created(topic: &'a TopicCreated) -> Self {
-        Self {
-            id: topic.id,
-            created_at: topic.created_at,
-            partitions_count: topic.partitions_count,
-            usage: Usage::default(),
-            name: &topic.name,
-            options: OptionBlocks::of(Scope::Topic, &topic.options),
-        }
-    }
-}
-
-/// A partition as GetTopic lists it, without what only its shard knows (segments, head, usage).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartitionView {
-    /// Its number.
-    pub id: PartitionId,
-    /// When it was created.
-    pub created_at: Micros,
-    /// Which life of it.
-    pub incarnation: Incarnation,
-    /// The metadata op at which this was read. The owner generation of its context is 0.
-    pub metadata_op: Op,
-}
-
-impl PartitionView {
-    /// The partitions of a topic as they are now, by number.
-    pub fn of_topic<'a>(metadata: &Metadata, topic: &'a Topic) -> impl Iterator<Item = Self> + use<'a> {
-        let metadata_op = metadata.applied();
-        topic.partitions().map(move |(key, partition)| Self {
-            id: key.partition,
-            created_at: partition.created_at,
-            incarnation: key.incarnation,
-            metadata_op,
+/// Appends the answer to DescribeOptions for a connection of `version`.
+pub fn put_descriptions(
+    out: &mut BytesMut,
+    scope: Scope,
+    version: ProtocolVersion,
+    replication_factor_default: u32,
+) {
+    let rows: Vec<_> = describe(scope, version).collect();
+    let defaults: Vec<_> = rows.iter().map(|row| row.default_value(replication_factor_default)).collect();
+    let descriptors: Vec<_> = rows
+        .iter()
+        .zip(&defaults)
+        .map(|(row, default)| OptionDescriptor {
+            key: row.name,
+            kind: row.kind,
+            flags: row.flags(),
+            default: default.as_ref().map_or(&[], |value| value.bytes.as_slice()),
+            description: row.description,
         })
-    }
+        .collect();
+    put_option_descriptors(out, &descriptors);
+}
 
-    /// The partitions of a topic as it was created by `op`, by number. All are empty.
-    pub fn created(topic: &TopicCreated, op: Op) -> impl Iterator<Item = Self> + use<> {
-        let created_at = topic.created_at;
-        (0..topic.partitions_count).map(move |id| Self {
-            id: PartitionId(id),
-            created_at,
-            incarnation: Incarnation(op.0),
-            metadata_op: op,
-        })
+/// The context of a partition in answers about topics: no group is concerned, so there is no owner.
+fn context(incarnation: Incarnation, metadata_op: Op) -> PartitionContext {
+    PartitionContext { incarnation, owner_generation: OwnerGeneration(0), metadata_op }
+}
+
+fn record<'a>(
+    id: PartitionId,
+    created_at: Micros,
+    usage: PartitionUsage,
+    context: PartitionContext,
+    replicas: Replicas<'a>,
+) -> PartitionRecord<'a> {
+    PartitionRecord {
+        id,
+        created_at,
+        segments_count: usage.segments_count,
+        current_offset: usage.current_offset,
+        size_bytes: usage.usage.size_bytes,
+        messages_count: usage.usage.messages_count,
+        context,
+        members: replicas.members,
+        in_sync: replicas.in_sync,
     }
 }

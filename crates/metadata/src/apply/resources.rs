@@ -10,7 +10,7 @@ use crate::limits;
 use crate::metadata::Metadata;
 use crate::names::{Missing, Ref};
 use crate::options::set::OptionRecord;
-use crate::options::{OptionSet, ResizePolicy, TopicSettings};
+use crate::options::{ResizePolicy, Scope, StoredOptions, TopicSettings};
 use crate::permissions::Rule;
 use crate::replies::{ReplyBody, StreamCreated, TopicCreated};
 use crate::streams::Stream;
@@ -34,7 +34,7 @@ impl Metadata {
             created_op: at.op,
             created_at: at.timestamp,
             name: name.into(),
-            options: stored(options),
+            options: stored(Scope::Stream, options),
             topics: Default::default(),
         };
         let created = StreamCreated {
@@ -80,8 +80,8 @@ impl Metadata {
             return Err(Status::TopicNameAlreadyExists);
         }
         below(stream.topics.count(), limits::TOPICS_MAX, Status::TooManyTopics)?;
-        let options = stored(options);
-        let settings = TopicSettings::of(&options);
+        let options = stored(Scope::Topic, options);
+        let settings = TopicSettings::of(options.set());
         let mut topic = Topic {
             id: stream.topics.next_id(),
             created_op: at.op,
@@ -197,8 +197,9 @@ impl Metadata {
     }
 }
 
-fn stored(options: &[OptionRecord]) -> Arc<OptionSet> {
-    Arc::new(OptionSet::from_records(options.to_vec()).expect("the command's bounds were checked"))
+fn stored(scope: Scope, options: &[OptionRecord]) -> Arc<StoredOptions> {
+    let stored = StoredOptions::from_records(scope, options.to_vec());
+    Arc::new(stored.expect("the command's bounds were checked"))
 }
 
 fn below(count: usize, max: usize, status: Status) -> Result<(), Status> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use laneway_wire::Status;
+use laneway_wire::options::Options;
 
 use super::catalog::{Key, REFUSED_KEY_CHARS_MAX, Scope, Storage, Visibility};
 use super::set::{OptionEntry, OptionSet};
@@ -19,6 +20,13 @@ pub struct RawOption<'a> {
     pub kind: u8,
     /// The value.
     pub value: &'a [u8],
+}
+
+impl<'a> RawOption<'a> {
+    /// The entries of a block that the wire has validated.
+    pub fn of_block(block: Options<'a>) -> Vec<Self> {
+        block.iter().map(|(key, value)| RawOption { key, kind: value.kind, value: value.bytes }).collect()
+    }
 }
 
 /// Why a request was refused before anything happened.

@@ -1,32 +1,15 @@
 //! The catalogue of option keys. This table is the protocol's: its order is the order of the enum and of DescribeOptions.
 //! Source: resources, section 10.1; wire protocol, sections 3.7 and 9 (`replication_factor`).
 
+use laneway_wire::ProtocolVersion;
+
 use super::settings;
 use super::value::{self, OptionValue};
 
 /// Longest key that a refusal echoes, in characters. A refused key is as long as its sender wanted it.
 pub const REFUSED_KEY_CHARS_MAX: usize = 64;
-/// The protocol that first knows `replication_factor`. Packed as 0.12.2.
-pub const PROTOCOL_REPLICATION_FACTOR: u32 = 12_290;
 
-/// What an option belongs to. The numbers are the wire's scope codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Scope {
-    /// Options of a topic.
-    Topic = 1,
-    /// Options of a stream.
-    Stream = 2,
-    /// Options of a user.
-    User = 3,
-}
-
-impl Scope {
-    /// Decodes the scope code of DescribeOptions and UpdateResource.
-    pub fn from_code(code: u8) -> Option<Self> {
-        [Scope::Topic, Scope::Stream, Scope::User].into_iter().find(|scope| *scope as u8 == code)
-    }
-}
+pub use laneway_wire::request::OptionScope as Scope;
 
 /// Where the value of a key lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +73,8 @@ pub struct Descriptor {
     pub critical: bool,
     /// What a resource gets without it.
     pub default: DefaultValue,
-    /// The oldest protocol number whose DescribeOptions lists the key; 0 for all.
-    pub protocol_min: u32,
+    /// The oldest protocol whose DescribeOptions lists the key.
+    pub protocol_min: ProtocolVersion,
     /// What the key means, for people.
     pub description: &'static str,
 }
@@ -172,8 +155,8 @@ impl Key {
     }
 }
 
-/// The rows that DescribeOptions lists for one scope, in catalogue order. `protocol` is the connection's number.
-pub fn describe(scope: Scope, protocol: u32) -> impl Iterator<Item = &'static Descriptor> {
+/// The rows that DescribeOptions lists for one scope, in catalogue order. `protocol` is the connection's.
+pub fn describe(scope: Scope, protocol: ProtocolVersion) -> impl Iterator<Item = &'static Descriptor> {
     CATALOG.iter().filter(move |row| {
         row.scopes.contains(&scope) && row.visibility != Visibility::Internal && row.protocol_min <= protocol
     })
@@ -201,7 +184,7 @@ const fn column(
         visibility: Visibility::Public,
         critical: false,
         default: DefaultValue::None,
-        protocol_min: 0,
+        protocol_min: ProtocolVersion::V0_12_1,
         description,
     }
 }
@@ -223,7 +206,7 @@ const fn topic(
         visibility: Visibility::Public,
         critical: false,
         default,
-        protocol_min: 0,
+        protocol_min: ProtocolVersion::V0_12_1,
         description,
     }
 }
@@ -246,7 +229,7 @@ const fn stream(
         visibility,
         critical: !computed,
         default: DefaultValue::None,
-        protocol_min: 0,
+        protocol_min: ProtocolVersion::V0_12_1,
         description,
     }
 }
@@ -335,7 +318,7 @@ pub static CATALOG: [Descriptor; 20] = [
         "Reserve segment_size bytes when a segment opens. segment_size times partitions may be 64 GiB at most.",
     ),
     Descriptor {
-        protocol_min: PROTOCOL_REPLICATION_FACTOR,
+        protocol_min: ProtocolVersion::V0_12_2,
         ..topic(
             Key::ReplicationFactor,
             "replication_factor",
@@ -389,7 +372,7 @@ pub static CATALOG: [Descriptor; 20] = [
         visibility: Visibility::Internal,
         critical: false,
         default: DefaultValue::None,
-        protocol_min: 0,
+        protocol_min: ProtocolVersion::V0_12_1,
         description: "Stored keys that a node must understand to serve the resource.",
     },
 ];
@@ -427,13 +410,13 @@ mod tests {
             "preallocate_segments",
             "replication_factor",
         ];
-        assert_eq!(names(12_290), newest);
-        assert_eq!(names(12_289), newest[..11]);
+        assert_eq!(names(ProtocolVersion::V0_12_2), newest);
+        assert_eq!(names(ProtocolVersion::V0_12_1), newest[..11]);
     }
 
     #[test]
     fn streams_and_users_describe_no_internal_key() {
-        let names = |scope| describe(scope, 12_290).map(|row| row.name).collect::<Vec<_>>();
+        let names = |scope| describe(scope, ProtocolVersion::V0_12_2).map(|row| row.name).collect::<Vec<_>>();
         assert_eq!(
             names(Scope::Stream),
             [
@@ -455,13 +438,5 @@ mod tests {
         assert_eq!([flags(Key::SegmentSize), flags(Key::ReplicationFactor)], [0, 0]);
         assert_eq!([flags(Key::EncryptionKey), flags(Key::EncryptionKeyWrapped)], [20, 16]);
         assert_eq!([flags(Key::EncryptionKeySource), flags(Key::CriticalKeys)], [8, 0]);
-    }
-
-    #[test]
-    fn scope_codes_round_trip_and_others_are_unknown() {
-        for scope in ALL {
-            assert_eq!(Scope::from_code(*scope as u8), Some(*scope));
-        }
-        assert_eq!([Scope::from_code(0), Scope::from_code(4)], [None, None]);
     }
 }

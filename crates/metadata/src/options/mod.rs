@@ -13,6 +13,6 @@ pub mod value;
 
 pub use admission::{AdmittedPatch, RawOption, admit_create, admit_update};
 pub use catalog::{Descriptor, Key, Scope, describe};
-pub use set::{OptionEntry, OptionSet};
+pub use set::{OptionEntry, OptionSet, StoredOptions};
 pub use settings::{Compression, Durability, ResizePolicy, TopicSettings};
 pub use value::OptionValue;

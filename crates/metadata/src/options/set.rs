@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use laneway_wire::options::{Block, OptionMap};
 use rkyv::{Archive, Deserialize, Serialize};
 
 use super::catalog::{CATALOG, Key, Scope, Storage, Visibility};
@@ -109,6 +110,57 @@ impl OptionSet {
     }
 }
 
+/// The options of a resource together with the two blocks that every answer about it carries. The blocks are made once,
+/// when the options change: lists of many resources are read far more often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredOptions {
+    set: OptionSet,
+    explicit: OptionMap,
+    derived: OptionMap,
+}
+
+impl StoredOptions {
+    /// Options of a resource of this scope.
+    pub fn new(scope: Scope, set: OptionSet) -> Self {
+        let block = |explicit| {
+            let mut map = OptionMap::new();
+            for (key, value) in set.public(explicit) {
+                map.0.insert(key.to_owned(), value.to_wire());
+            }
+            map
+        };
+        let (explicit, mut derived) = (block(true), block(false));
+        if scope == Scope::Stream {
+            // No stream of this build is encrypted: a key is refused at create.
+            derived.set(Key::EncryptionKeySource.name(), "none");
+        }
+        Self { set, explicit, derived }
+    }
+
+    /// What is stored.
+    pub fn set(&self) -> &OptionSet {
+        &self.set
+    }
+
+    /// What the client set, as answers carry it.
+    pub fn explicit(&self) -> Block<'_> {
+        Block::Map(&self.explicit)
+    }
+
+    /// What the broker filled in, as answers carry it.
+    pub fn derived(&self) -> Block<'_> {
+        Block::Map(&self.derived)
+    }
+
+    pub(crate) fn to_records(&self) -> Vec<OptionRecord> {
+        self.set.to_records()
+    }
+
+    pub(crate) fn from_records(scope: Scope, records: Vec<OptionRecord>) -> Option<Self> {
+        OptionSet::from_records(records).map(|set| Self::new(scope, set))
+    }
+}
+
 fn is_returned(key: &str) -> bool {
     Key::named(key).is_none_or(|key| {
         let row = key.descriptor();
@@ -148,6 +200,15 @@ mod tests {
             set.insert(key, OptionEntry { value: OptionValue::text("x"), explicit: true });
         }
         assert_eq!(set.public(true).map(|(key, _)| key).collect::<Vec<_>>(), ["from_the_future"]);
+    }
+
+    #[test]
+    fn streams_say_that_nobody_chose_a_key() {
+        let stored = StoredOptions::new(Scope::Stream, OptionSet::default());
+        let source = stored.derived().get("encryption_key_source").and_then(|value| value.as_text());
+        assert_eq!(source, Some("none"));
+        assert_eq!(stored.explicit().iter().count(), 0);
+        assert_eq!(StoredOptions::new(Scope::User, OptionSet::default()).derived().iter().count(), 0);
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl OptionValue {
         Self { kind: BOOL, bytes: vec![u8::from(flag)] }
     }
 
+    /// The value as answers carry it.
+    pub fn to_wire(&self) -> laneway_wire::options::OptionValue {
+        laneway_wire::options::OptionValue { kind: self.kind, bytes: self.bytes.as_slice().into() }
+    }
+
     /// The number of a 64-bit value.
     pub fn as_u64(&self) -> Option<u64> {
         (self.kind == UINT64).then(|| self.bytes.as_slice().try_into().map(u64::from_le_bytes).ok())?
