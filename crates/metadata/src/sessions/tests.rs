@@ -115,10 +115,10 @@ fn an_ended_session_replays_and_executes_nothing() {
     let mut sessions = Sessions::new(2);
     register(&mut sessions, 1, 1).unwrap();
     assert!(sessions.end(Op(2), ClientId(1), SessionEpoch(1), EndReason::Logout).is_some());
-    sessions.record(ClientId(1), reply(1, 2));
-    assert_eq!(admit(&sessions, 1, 1), Admit::Replay(reply(1, 2)));
+    sessions.record(ClientId(1), reply(1, 3));
+    assert_eq!(admit(&sessions, 1, 1), Admit::Replay(reply(1, 3)));
     assert_eq!(admit(&sessions, 1, 2), Admit::NoSession);
-    assert!(sessions.end(Op(3), ClientId(1), SessionEpoch(1), EndReason::Expired).is_none());
+    assert!(sessions.end(Op(4), ClientId(1), SessionEpoch(1), EndReason::Expired).is_none());
     assert_eq!(sessions.ended().len(), 1);
 }
 
