@@ -44,6 +44,9 @@ impl fmt::Debug for Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(RequestNumber);
 
+/// A request that is over, and how.
+pub type Finished = (Ticket, Result<Answer, ClientError>);
+
 /// A request that the broker asked to repeat later.
 #[derive(Clone, Copy, Debug)]
 struct Delayed {
@@ -147,7 +150,7 @@ impl Client {
         &mut self,
         tickets: &[Ticket],
         patience: Duration,
-    ) -> Result<Option<(Ticket, Result<Answer, ClientError>)>, ClientError> {
+    ) -> Result<Option<Finished>, ClientError> {
         let deadline = Instant::now() + patience;
         let mut looked = false;
         loop {
@@ -179,8 +182,9 @@ impl Client {
 
     /// One turn: restore the link if need be, write what is queued, take at most one frame before the deadline.
     fn step(&mut self, deadline: Instant) -> Result<(), ClientError> {
-        if self.link.is_none() && !self.restore()? {
-            return Ok(());
+        if self.link.is_none() {
+            // Requests may have ended on the way: the caller looks before it waits for more.
+            return self.restore();
         }
         let now = Instant::now();
         let mut wake = deadline;
@@ -255,9 +259,9 @@ impl Client {
         self.delayed.values_mut().for_each(|delayed| delayed.due = None);
     }
 
-    /// Connects again and binds the session, within the timeout of the settings. `false`: it could not, and every
-    /// pending request has ended.
-    fn restore(&mut self) -> Result<bool, ClientError> {
+    /// Connects again and binds the session, within the timeout of the settings. If it cannot, every pending request
+    /// ends; an error when there was none to end.
+    fn restore(&mut self) -> Result<(), ClientError> {
         let deadline = Instant::now() + self.settings.timeout;
         let mut attempts = 0;
         loop {
@@ -268,7 +272,7 @@ impl Client {
             let error = match result {
                 Ok(()) => {
                     self.reconnects += 1;
-                    return Ok(true);
+                    return Ok(());
                 }
                 Err(error) => error,
             };
@@ -294,7 +298,7 @@ impl Client {
                     };
                     self.finished.insert(number, Err(result));
                 }
-                return if any { Ok(false) } else { Err(error) };
+                return if any { Ok(()) } else { Err(error) };
             }
             std::thread::sleep(pause);
         }

@@ -170,8 +170,10 @@ fn broker_that_lost_the_session_leaves_a_sent_change_uncertain() {
         },
         |settings| {
             let mut client = Client::connect(settings).unwrap();
+            let start = Instant::now();
             let error = client.create_stream("logs").unwrap_err();
             assert!(matches!(error, ClientError::Uncertain { code: Code::CreateStream }), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(4), "an outcome that is known was waited for");
             // The client itself goes on, under a new session.
             client.ping().unwrap();
         },

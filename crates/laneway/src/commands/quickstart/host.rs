@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use laneway_config::{Config, Secret};
+use laneway_config::{Config, Http, Secret, Tcp};
 use tempfile::TempDir;
 
 use super::QuickstartError;
@@ -31,14 +31,18 @@ impl Host {
             .tempdir()
             .map_err(|source| QuickstartError::Directory { source })?;
         // Not what flags, environment or a file say: the quickstart must not depend on what is set around it.
-        let mut config = Config::default();
-        config.data_dir = directory.path().join("data");
-        config.tcp.address = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        config.http.address = None;
-        config.shards = shards;
-        config.root.username = Some(root.username.clone());
-        config.root.password = Some(Secret::new(root.password.clone()));
-        config.root.dev = false;
+        let config = Config {
+            data_dir: directory.path().join("data"),
+            tcp: Tcp { address: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))), advertised_address: None },
+            http: Http { address: None },
+            shards,
+            root: laneway_config::Root {
+                username: Some(root.username.clone()),
+                password: Some(Secret::new(root.password.clone())),
+                dev: false,
+            },
+            ..Config::default()
+        };
         let broker =
             Broker::start(config).map_err(|error| QuickstartError::Broker { what: error.to_string() })?;
         let address = broker
