@@ -3,15 +3,16 @@
 
 use std::fmt;
 
-use bytes::{BufMut, BytesMut};
-use laneway_wire::primitive::{put_checked_bytes8, put_checked_str8, put_str8};
+use laneway_wire::primitive::Secret;
+use laneway_wire::reply::{Record, Registered};
+use laneway_wire::request::{BindSecret, BindSession, LoginRegister, VersionPrefix};
 use laneway_wire::{ClientId, Op, ProtocolVersion, Reader, RequestNumber, SessionEpoch, UserId};
 
 use crate::error::{ClientError, PROTOCOL};
 
 /// How this client names itself to the broker.
-const SDK_NAME: &str = "laneway";
-const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");
+const VERSION: VersionPrefix<'static> =
+    VersionPrefix { protocol: PROTOCOL, sdk_name: "laneway", sdk_version: env!("CARGO_PKG_VERSION") };
 
 /// What makes one session different from every other. Made of random bytes by the driver, never reused.
 #[derive(Clone)]
@@ -84,56 +85,46 @@ pub struct SignedIn {
 impl SignedIn {
     /// Reads the payload of a Register or BindSession reply. Bytes after it are ignored, as clients do it.
     pub fn parse(payload: &[u8]) -> Result<Self, ClientError> {
-        let mut reader = Reader::new(payload);
-        let user = UserId(reader.u32("user_id")?);
-        let session = SessionEpoch(reader.u64("session")?);
-        let protocol = ProtocolVersion(reader.u32("server_protocol")?);
-        let server_version = reader.str8("server_version")?.to_owned();
-        if session.0 == 0 {
+        let registered = Registered::read(&mut Reader::new(payload))?;
+        if registered.session.0 == 0 {
             return Err(ClientError::Protocol { what: "a session epoch of 0".into() });
         }
-        Ok(Self { user, session, protocol, server_version })
+        Ok(Self {
+            user: registered.user_id,
+            session: registered.session,
+            protocol: registered.protocol,
+            server_version: registered.server_version.to_owned(),
+        })
     }
 }
 
-/// Appends the body of a registration with user name and password.
-pub fn put_register(
-    out: &mut BytesMut,
-    identity: &Identity,
-    credentials: &Credentials,
-) -> Result<(), ClientError> {
-    put_prefix(out);
-    out.put_slice(&identity.secret);
-    put_checked_str8(out, &credentials.username, "username")?;
-    put_checked_bytes8(out, credentials.password.as_bytes(), "password")?;
-    out.put_u32_le(0);
-    Ok(())
+/// A registration with user name and password.
+pub(crate) fn register<'a>(identity: &Identity, credentials: &'a Credentials) -> LoginRegister<'a> {
+    LoginRegister {
+        version: VERSION,
+        bind_secret: BindSecret(identity.secret),
+        username: &credentials.username,
+        password: Secret(credentials.password.as_bytes()),
+        context: &[],
+    }
 }
 
-/// Appends the body of a BindSession.
-pub fn put_bind(
-    out: &mut BytesMut,
-    identity: &Identity,
-    session: SessionEpoch,
-    watermark: Op,
-) -> Result<(), ClientError> {
-    put_prefix(out);
-    out.put_u128_le(identity.client.0);
-    out.put_u64_le(session.0);
-    out.put_u64_le(watermark.0);
-    out.put_slice(&identity.secret);
-    Ok(())
-}
-
-fn put_prefix(out: &mut BytesMut) {
-    out.put_u32_le(PROTOCOL.0);
-    put_str8(out, SDK_NAME);
-    put_str8(out, SDK_VERSION);
+/// The request that attaches a connection to a session.
+pub(crate) fn bind(identity: &Identity, session: SessionEpoch, watermark: Op) -> BindSession<'static> {
+    BindSession {
+        version: VERSION,
+        client: identity.client,
+        session,
+        metadata_watermark: watermark,
+        bind_secret: BindSecret(identity.secret),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::BytesMut;
+    use laneway_wire::request::Request;
 
     #[test]
     fn identity_is_a_random_uuid_and_never_zero() {
@@ -151,11 +142,11 @@ mod tests {
         let identity = Identity::from_random(&[7; 64]);
         let mut out = BytesMut::new();
         let credentials = Credentials { username: "iggy".into(), password: "iggy".into() };
-        put_register(&mut out, &identity, &credentials).unwrap();
+        register(&identity, &credentials).encode(&mut out).unwrap();
         let mut expected = vec![0x02, 0x30, 0, 0, 7];
         expected.extend(b"laneway");
-        expected.push(SDK_VERSION.len() as u8);
-        expected.extend(SDK_VERSION.as_bytes());
+        expected.push(VERSION.sdk_version.len() as u8);
+        expected.extend(VERSION.sdk_version.as_bytes());
         expected.extend([7; 32]);
         expected.extend(b"\x04iggy\x04iggy\0\0\0\0");
         assert_eq!(out.as_ref(), expected);

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 use laneway_wire::batch::BatchBuilder;
-use laneway_wire::primitive::{AckLevel, CONTEXT_BYTES, put_optional_partition};
+use laneway_wire::primitive::AckLevel;
+use laneway_wire::reply::{ConsumerOffset, PartitionRoute, PollReply, parse_confirmations, read_optional};
 use laneway_wire::{
-    Code, Consumer, ConsumerKind, HEADER_BYTES, Identifier, Incarnation, Offset, Op, PartitionContext,
-    PartitionId, Partitioning, Reader, ReplicaId, Strategy,
+    Code, Consumer, ConsumerKind, HEADER_BYTES, Identifier, Offset, PartitionContext, PartitionId,
+    Partitioning, Strategy, request,
 };
+
+pub use laneway_wire::reply::PollHead;
 
 use crate::client::Client;
 use crate::error::ClientError;
@@ -19,8 +22,6 @@ use crate::session::Call;
 const POLL_MARGIN: Duration = Duration::from_secs(10);
 /// Longest wait of a deferred poll. Source: wire protocol, section 5.6.
 pub const WAIT_MAX: Duration = Duration::from_secs(600);
-/// Bytes before the records of an answer to a poll.
-const POLL_HEAD_BYTES: usize = 16 + CONTEXT_BYTES;
 /// The consumer under which this client reads without storing anything.
 const ANONYMOUS: Consumer<'static> = Consumer { kind: ConsumerKind::Consumer, id: Identifier::Numeric(0) };
 
@@ -44,132 +45,78 @@ pub struct Poll {
     pub wait: Duration,
 }
 
-/// What stands before the records of a poll's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PollHead {
-    pub partition: PartitionId,
-    /// Highest committed offset; 0 also when there is none.
-    pub current_offset: Offset,
-    pub messages_count: u32,
-    pub context: PartitionContext,
-}
-
-/// Where a partition is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    pub incarnation: Incarnation,
-    pub metadata_op: Op,
-    pub view: u32,
-    pub partitions_count: u32,
-    pub primary: ReplicaId,
-}
-
-impl Route {
-    /// What requests to the partition carry.
-    pub fn context(&self) -> PartitionContext {
-        PartitionContext {
-            incarnation: self.incarnation,
-            metadata_op: self.metadata_op,
-            ..Default::default()
-        }
-    }
-}
-
-/// A consumer's progress in one partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoredOffset {
-    pub partition: PartitionId,
-    /// Highest committed offset.
-    pub current: Offset,
-    pub stored: Offset,
+/// What requests to a partition carry, by its route.
+pub fn context_of(route: &PartitionRoute) -> PartitionContext {
+    PartitionContext { incarnation: route.incarnation, metadata_op: route.metadata_op, ..Default::default() }
 }
 
 /// Starts a SendMessages frame: header, metadata whose count follows, and the batch that fills.
 pub(crate) fn start_batch(target: &SendTarget, partition: PartitionId) -> Result<BatchBuilder, ClientError> {
-    let mut call = Call::new(Code::SendMessages, 0);
-    let body = call.body();
-    let start = body.len();
-    body.put_u32_le(0);
-    target.stream.as_identifier().put(body, "stream_id")?;
-    target.topic.as_identifier().put(body, "topic_id")?;
-    Partitioning::Partition(partition).put(body)?;
-    body.put_u32_le(0);
-    let metadata_len = (body.len() - start - 4) as u32;
-    body.get_mut(start..start + 4).expect("just written").copy_from_slice(&metadata_len.to_le_bytes());
-    Ok(BatchBuilder::append_to(call.into_frame()))
+    let send = request::SendMessages {
+        stream: target.stream.as_identifier(),
+        topic: target.topic.as_identifier(),
+        partitioning: Partitioning::Partition(partition),
+        messages_count: 0,
+        batch_at: 0,
+    };
+    Ok(BatchBuilder::append_to(Call::of(&send)?.into_frame()))
 }
 
 /// Ends the frame of [`start_batch`].
 pub(crate) fn finish_batch(batch: BatchBuilder) -> Result<Call, ClientError> {
     let count = batch.message_count();
     let mut frame = batch.finish()?;
-    let metadata_len = frame.get(HEADER_BYTES..HEADER_BYTES + 4).and_then(|bytes| bytes.try_into().ok());
-    let metadata_len = u32::from_le_bytes(metadata_len.expect("start_batch wrote it")) as usize;
-    let end = HEADER_BYTES + 4 + metadata_len;
-    frame.get_mut(end - 4..end).expect("start_batch wrote it").copy_from_slice(&count.to_le_bytes());
+    // The count stands last in the metadata, right in front of the batch.
+    let body = frame.get(HEADER_BYTES..).unwrap_or_default();
+    let batch_at = HEADER_BYTES + request::SendMessages::parse(body)?.batch_at;
+    frame
+        .get_mut(batch_at - 4..batch_at)
+        .expect("start_batch wrote it")
+        .copy_from_slice(&count.to_le_bytes());
     Ok(Call::from_frame(Code::SendMessages, frame))
 }
 
 /// Base offset of the batch that was sent to `partition`; none if the broker did not confirm one, which is no failure.
 pub(crate) fn parse_confirmation(payload: &[u8], partition: PartitionId) -> Option<Offset> {
-    let mut reader = Reader::new(payload);
-    let count = reader.u32("confirmations").ok()?;
-    let mut found = None;
-    for _ in 0..count {
-        reader.u32("stream_id").ok()?;
-        reader.u32("topic_id").ok()?;
-        let confirmed = PartitionId(reader.u32("partition_id").ok()?);
-        let base = Offset(reader.u64("base_offset").ok()?);
-        if confirmed == partition {
-            found = Some(base);
-        }
-    }
-    reader.finish().ok()?;
-    found
+    let confirmations = parse_confirmations(payload).ok()?;
+    let confirmation = confirmations.iter().find(|confirmation| confirmation.partition == partition);
+    confirmation.map(|confirmation| confirmation.base_offset)
 }
 
 /// A poll that may wait at the broker (command 106).
 pub fn poll_deferred(target: &SendTarget, poll: &Poll) -> Result<Call, ClientError> {
-    let mut call = poll_call(Code::PollMessagesDeferred, target, poll)?;
     let wait = poll.wait.min(WAIT_MAX);
-    let body = call.body();
-    body.put_u64_le(micros(wait));
-    body.put_u32_le(1);
-    body.put_u32_le(poll.max_bytes);
-    body.put_u64_le(micros(wait + POLL_MARGIN));
-    Ok(call)
+    Call::of(&request::DeferredPoll {
+        poll: poll_request(target, poll),
+        wait_us: micros(wait),
+        min_count: 1,
+        max_bytes: poll.max_bytes,
+        request_timeout_us: micros(wait + POLL_MARGIN),
+    })
 }
 
 /// A poll that answers at once (command 100); `wait` and `max_bytes` do not count.
 pub fn poll_now(target: &SendTarget, poll: &Poll) -> Result<Call, ClientError> {
-    poll_call(Code::PollMessages, target, poll)
+    Call::of(&poll_request(target, poll))
 }
 
-fn poll_call(code: Code, target: &SendTarget, poll: &Poll) -> Result<Call, ClientError> {
-    let mut call = Call::new(code, 0);
-    let body = call.body();
-    ANONYMOUS.put(body)?;
-    target.stream.as_identifier().put(body, "stream_id")?;
-    target.topic.as_identifier().put(body, "topic_id")?;
-    put_optional_partition(body, Some(poll.partition));
-    poll.strategy.put(body);
-    body.put_u32_le(poll.count);
-    // Never commits: looking must not move anybody's progress.
-    body.put_u8(0);
-    Ok(call)
+fn poll_request<'a>(target: &'a SendTarget, poll: &Poll) -> request::PollMessages<'a> {
+    request::PollMessages {
+        consumer: ANONYMOUS,
+        stream: target.stream.as_identifier(),
+        topic: target.topic.as_identifier(),
+        partition: Some(poll.partition),
+        strategy: poll.strategy,
+        count: poll.count,
+        // Looking must not move anybody's progress.
+        auto_commit: false,
+    }
 }
 
 /// Takes the answer to a poll apart: its head and its records.
 pub fn parse_polled(payload: &Bytes) -> Result<(PollHead, Bytes), ClientError> {
-    let mut reader = Reader::new(payload);
-    let head = PollHead {
-        partition: PartitionId(reader.u32("partition_id")?),
-        current_offset: Offset(reader.u64("current_offset")?),
-        messages_count: reader.u32("messages_count")?,
-        context: reader.context()?,
-    };
-    debug_assert_eq!(reader.position(), POLL_HEAD_BYTES);
-    Ok((head, payload.slice(POLL_HEAD_BYTES..)))
+    let PollReply { head, records } = PollReply::parse(payload)?;
+    Ok((head, payload.slice_ref(records)))
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -178,22 +125,14 @@ fn micros(duration: Duration) -> u64 {
 
 impl Client {
     /// Asks where a partition is served.
-    pub fn route(&mut self, target: &SendTarget, partition: PartitionId) -> Result<Route, ClientError> {
-        let mut call = Call::new(Code::GetPartitionRoute, 0);
-        target.stream.as_identifier().put(call.body(), "stream_id")?;
-        target.topic.as_identifier().put(call.body(), "topic_id")?;
-        call.body().put_u32_le(partition.0);
-        let answer = self.call(call)?;
-        let mut reader = Reader::new(&answer.payload);
-        let route = Route {
-            incarnation: Incarnation(reader.u64("incarnation")?),
-            metadata_op: Op(reader.u64("metadata_op")?),
-            view: reader.u32("view")?,
-            partitions_count: reader.u32("partitions_count")?,
-            primary: ReplicaId(reader.u8("primary_replica")?),
-        };
-        reader.finish()?;
-        Ok(route)
+    pub fn route(
+        &mut self,
+        target: &SendTarget,
+        partition: PartitionId,
+    ) -> Result<PartitionRoute, ClientError> {
+        let (stream, topic) = (target.stream.as_identifier(), target.topic.as_identifier());
+        let answer = self.call(Call::of(&request::GetPartitionRoute { stream, topic, partition })?)?;
+        Ok(PartitionRoute::parse(&answer.payload)?)
     }
 
     /// The stored offset of a consumer; `None` when it stored none.
@@ -203,18 +142,15 @@ impl Client {
         target: &SendTarget,
         partition: PartitionId,
         context: PartitionContext,
-    ) -> Result<Option<StoredOffset>, ClientError> {
-        let call = offset_call(Code::GetConsumerOffset, consumer, target, partition)?.with_context(context);
-        let answer = self.call(call)?;
-        if answer.payload.is_empty() {
-            return Ok(None);
-        }
-        let mut reader = Reader::new(&answer.payload);
-        Ok(Some(StoredOffset {
-            partition: PartitionId(reader.u32("partition_id")?),
-            current: Offset(reader.u64("current_offset")?),
-            stored: Offset(reader.u64("stored_offset")?),
-        }))
+    ) -> Result<Option<ConsumerOffset>, ClientError> {
+        let request = request::GetConsumerOffset {
+            consumer: *consumer,
+            stream: target.stream.as_identifier(),
+            topic: target.topic.as_identifier(),
+            partition: Some(partition),
+        };
+        let answer = self.call(Call::of(&request)?.with_context(context))?;
+        Ok(read_optional(&answer.payload)?)
     }
 
     /// Stores the offset of a consumer.
@@ -226,11 +162,15 @@ impl Client {
         context: PartitionContext,
         offset: Offset,
     ) -> Result<(), ClientError> {
-        let mut call =
-            offset_call(Code::StoreConsumerOffset, consumer, target, partition)?.with_context(context);
-        call.body().put_u64_le(offset.0);
-        call.body().put_u8(AckLevel::Quorum as u8);
-        self.call(call).map(drop)
+        let request = request::StoreConsumerOffset {
+            consumer: *consumer,
+            stream: target.stream.as_identifier(),
+            topic: target.topic.as_identifier(),
+            partition: Some(partition),
+            offset,
+            ack: AckLevel::Quorum,
+        };
+        self.call(Call::of(&request)?.with_context(context)).map(drop)
     }
 
     /// Forgets the offset of a consumer.
@@ -241,26 +181,15 @@ impl Client {
         partition: PartitionId,
         context: PartitionContext,
     ) -> Result<(), ClientError> {
-        let mut call =
-            offset_call(Code::DeleteConsumerOffset, consumer, target, partition)?.with_context(context);
-        call.body().put_u8(AckLevel::Quorum as u8);
-        self.call(call).map(drop)
+        let request = request::DeleteConsumerOffset {
+            consumer: *consumer,
+            stream: target.stream.as_identifier(),
+            topic: target.topic.as_identifier(),
+            partition: Some(partition),
+            ack: AckLevel::Quorum,
+        };
+        self.call(Call::of(&request)?.with_context(context)).map(drop)
     }
-}
-
-fn offset_call(
-    code: Code,
-    consumer: &Consumer<'_>,
-    target: &SendTarget,
-    partition: PartitionId,
-) -> Result<Call, ClientError> {
-    let mut call = Call::new(code, 0);
-    let body = call.body();
-    consumer.put(body)?;
-    target.stream.as_identifier().put(body, "stream_id")?;
-    target.topic.as_identifier().put(body, "topic_id")?;
-    put_optional_partition(body, Some(partition));
-    Ok(call)
 }
 
 #[cfg(test)]

@@ -4,15 +4,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use bytes::{BufMut, BytesMut};
-use laneway_wire::primitive::{check_name, put_checked_str8};
+use bytes::BytesMut;
+use laneway_wire::options::{self as wire_options, Value, ValueKind};
+use laneway_wire::reply::{self, Record, StreamHeader, TopicHeader, read_list, read_optional};
 use laneway_wire::{
-    Code, EncodeError, Identifier, Micros, Offset, PartitionContext, PartitionId, Reader, StreamId, TopicId,
+    Identifier, Micros, Offset, PartitionContext, PartitionId, Reader, StreamId, TopicId, request,
 };
 
 use crate::client::Client;
-use crate::error::ClientError;
-use crate::session::{Answer, Call};
+use crate::error::{ClientError, PROTOCOL};
+use crate::session::Call;
 
 /// How a stream or topic is named, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,52 +104,38 @@ pub type Options = BTreeMap<String, String>;
 impl Client {
     /// All streams.
     pub fn streams(&mut self) -> Result<Vec<StreamSummary>, ClientError> {
-        let answer = self.call(Call::new(Code::GetStreams, 0))?;
-        let mut reader = Reader::new(&answer.payload);
-        let mut streams = Vec::new();
-        while !reader.is_empty() {
-            streams.push(read_stream(&mut reader)?);
-        }
-        Ok(streams)
+        let answer = self.call(Call::of(&request::GetStreams {})?)?;
+        let streams: Vec<StreamHeader<'_>> = read_list(&answer.payload)?;
+        Ok(streams.iter().map(StreamSummary::from).collect())
     }
 
     /// One stream with its topics; `None` when there is none.
     pub fn stream(&mut self, stream: &Identifier<'_>) -> Result<Option<StreamDetails>, ClientError> {
-        let mut call = Call::new(Code::GetStream, 0);
-        stream.put(call.body(), "stream_id")?;
-        let answer = self.call(call)?;
-        if answer.payload.is_empty() {
-            return Ok(None);
-        }
-        let mut reader = Reader::new(&answer.payload);
-        let summary = read_stream(&mut reader)?;
-        let topics = (0..summary.topics_count).map(|_| read_topic(&mut reader)).collect::<Result<_, _>>()?;
-        Ok(Some(StreamDetails { summary, topics }))
+        let answer = self.call(Call::of(&request::GetStream { stream: *stream })?)?;
+        let details: Option<reply::StreamDetails<'_>> = read_optional(&answer.payload)?;
+        Ok(details.map(|details| StreamDetails {
+            summary: StreamSummary::from(&details.header),
+            topics: details.topics.iter().map(TopicSummary::from).collect(),
+        }))
     }
 
     /// Creates a stream.
     pub fn create_stream(&mut self, name: &str) -> Result<StreamSummary, ClientError> {
-        let mut call = Call::new(Code::CreateStream, 0);
-        put_checked_str8(call.body(), name, "name")?;
-        let answer = self.call(call)?;
-        read_stream(&mut Reader::new(&answer.payload))
+        let request = request::CreateStream { name, options: wire_options::Options::EMPTY };
+        let answer = self.call(Call::of(&request)?)?;
+        let header = StreamHeader::read(&mut Reader::new(&answer.payload))?;
+        Ok(StreamSummary::from(&header))
     }
 
     /// Deletes a stream with everything in it.
     pub fn delete_stream(&mut self, stream: &Identifier<'_>) -> Result<(), ClientError> {
-        let mut call = Call::new(Code::DeleteStream, 0);
-        stream.put(call.body(), "stream_id")?;
-        self.call(call).map(drop)
+        self.call(Call::of(&request::DeleteStream { stream: *stream })?).map(drop)
     }
 
     /// The topics of a stream. A stream that does not exist has none.
     pub fn topics(&mut self, stream: &Identifier<'_>) -> Result<Vec<TopicSummary>, ClientError> {
-        let mut call = Call::new(Code::GetTopics, 0);
-        stream.put(call.body(), "stream_id")?;
-        let answer = self.call(call)?;
-        let mut reader = Reader::new(&answer.payload);
-        let count = reader.u32("topics_count")?;
-        (0..count).map(|_| read_topic(&mut reader)).collect()
+        let answer = self.call(Call::of(&request::GetTopics { stream: *stream })?)?;
+        Ok(reply::parse_topics(&answer.payload)?.iter().map(TopicSummary::from).collect())
     }
 
     /// One topic with its partitions; `None` when there is none.
@@ -157,8 +144,9 @@ impl Client {
         stream: &Identifier<'_>,
         topic: &Identifier<'_>,
     ) -> Result<Option<TopicDetails>, ClientError> {
-        let answer = self.call(topic_call(Code::GetTopic, stream, topic)?)?;
-        if answer.payload.is_empty() { Ok(None) } else { read_topic_details(&answer).map(Some) }
+        let answer = self.call(Call::of(&request::GetTopic { stream: *stream, topic: *topic })?)?;
+        let details = reply::TopicDetails::parse_optional(&answer.payload, PROTOCOL)?;
+        Ok(details.as_ref().map(TopicDetails::from))
     }
 
     /// Creates a topic.
@@ -169,13 +157,12 @@ impl Client {
         partitions: u32,
         options: &Options,
     ) -> Result<TopicDetails, ClientError> {
-        let mut call = Call::new(Code::CreateTopic, 0);
-        stream.put(call.body(), "stream_id")?;
-        call.body().put_u32_le(partitions);
-        put_checked_str8(call.body(), name, "name")?;
-        put_options(call.body(), options)?;
-        let answer = self.call(call)?;
-        read_topic_details(&answer)
+        let block = encode_options(options)?;
+        let options = wire_options::Options::parse(&block)?;
+        let request = request::CreateTopic { stream: *stream, partitions_count: partitions, name, options };
+        let answer = self.call(Call::of(&request)?)?;
+        let details = reply::TopicDetails::read(&mut Reader::new(&answer.payload), PROTOCOL)?;
+        Ok(TopicDetails::from(&details))
     }
 
     /// Deletes a topic with its messages.
@@ -184,8 +171,7 @@ impl Client {
         stream: &Identifier<'_>,
         topic: &Identifier<'_>,
     ) -> Result<(), ClientError> {
-        let call = topic_call(Code::DeleteTopic, stream, topic)?;
-        self.call(call).map(drop)
+        self.call(Call::of(&request::DeleteTopic { stream: *stream, topic: *topic })?).map(drop)
     }
 
     /// Adds partitions to a topic.
@@ -195,9 +181,8 @@ impl Client {
         topic: &Identifier<'_>,
         count: u32,
     ) -> Result<(), ClientError> {
-        let mut call = topic_call(Code::CreatePartitions, stream, topic)?;
-        call.body().put_u32_le(count);
-        self.call(call).map(drop)
+        let request = request::CreatePartitions { stream: *stream, topic: *topic, partitions_count: count };
+        self.call(Call::of(&request)?).map(drop)
     }
 
     /// Removes the partitions with the highest ids, with their messages.
@@ -207,185 +192,127 @@ impl Client {
         topic: &Identifier<'_>,
         count: u32,
     ) -> Result<(), ClientError> {
-        let mut call = topic_call(Code::DeletePartitions, stream, topic)?;
-        call.body().put_u32_le(count);
-        self.call(call).map(drop)
+        let request = request::DeletePartitions { stream: *stream, topic: *topic, partitions_count: count };
+        self.call(Call::of(&request)?).map(drop)
     }
 }
 
-fn topic_call(code: Code, stream: &Identifier<'_>, topic: &Identifier<'_>) -> Result<Call, EncodeError> {
-    let mut call = Call::new(code, 0);
-    stream.put(call.body(), "stream_id")?;
-    topic.put(call.body(), "topic_id")?;
-    Ok(call)
-}
-
-fn read_stream(reader: &mut Reader<'_>) -> Result<StreamSummary, ClientError> {
-    let id = StreamId(reader.u32("stream_id")?);
-    let created_at = Micros(reader.u64("created_at")?);
-    let topics_count = reader.u32("topics_count")?;
-    let size_bytes = reader.u64("size_bytes")?;
-    let messages_count = reader.u64("messages_count")?;
-    let name = reader.str8("name")?.to_owned();
-    read_options(reader)?;
-    Ok(StreamSummary { id, name, created_at, topics_count, size_bytes, messages_count })
-}
-
-fn read_topic(reader: &mut Reader<'_>) -> Result<TopicSummary, ClientError> {
-    let id = TopicId(reader.u32("topic_id")?);
-    let created_at = Micros(reader.u64("created_at")?);
-    let partitions_count = reader.u32("partitions_count")?;
-    let size_bytes = reader.u64("size_bytes")?;
-    let messages_count = reader.u64("messages_count")?;
-    let name = reader.str8("name")?.to_owned();
-    let options = read_options(reader)?;
-    Ok(TopicSummary { id, name, created_at, partitions_count, size_bytes, messages_count, options })
-}
-
-fn read_topic_details(answer: &Answer) -> Result<TopicDetails, ClientError> {
-    let mut reader = Reader::new(&answer.payload);
-    let summary = read_topic(&mut reader)?;
-    let mut partitions =
-        (0..summary.partitions_count).map(|_| read_partition(&mut reader)).collect::<Result<Vec<_>, _>>()?;
-    partitions.sort_by_key(|partition| partition.id);
-    Ok(TopicDetails { summary, partitions })
-}
-
-/// Reads a partition as protocol 0.12.2 lays it out, the two member lists included.
-fn read_partition(reader: &mut Reader<'_>) -> Result<PartitionDetails, ClientError> {
-    let partition = PartitionDetails {
-        id: PartitionId(reader.u32("partition_id")?),
-        created_at: Micros(reader.u64("created_at")?),
-        segments_count: reader.u32("segments_count")?,
-        current_offset: Offset(reader.u64("current_offset")?),
-        size_bytes: reader.u64("size_bytes")?,
-        messages_count: reader.u64("messages_count")?,
-        context: reader.context()?,
-    };
-    reader.bytes8("members")?;
-    reader.bytes8("in_sync")?;
-    Ok(partition)
-}
-
-/// Reads the explicit and the derived options into their effective values.
-fn read_options(reader: &mut Reader<'_>) -> Result<BTreeMap<String, String>, ClientError> {
-    let explicit = reader.bytes32("explicit_options")?;
-    let derived = reader.bytes32("derived_options")?;
-    let mut options = BTreeMap::new();
-    for block in [derived, explicit] {
-        let mut entries = Reader::new(block);
-        while !entries.is_empty() {
-            let (_, key) = read_value(&mut entries)?;
-            let (kind, value) = read_value(&mut entries)?;
-            options.insert(String::from_utf8_lossy(key).into_owned(), value_text(kind, value));
+impl From<&StreamHeader<'_>> for StreamSummary {
+    fn from(header: &StreamHeader<'_>) -> Self {
+        Self {
+            id: header.id,
+            name: header.name.to_owned(),
+            created_at: header.created_at,
+            topics_count: header.topics_count,
+            size_bytes: header.size_bytes,
+            messages_count: header.messages_count,
         }
     }
-    Ok(options)
 }
 
-fn read_value<'a>(reader: &mut Reader<'a>) -> Result<(u8, &'a [u8]), ClientError> {
-    let kind = reader.u8("option_kind")?;
-    Ok((kind, reader.bytes32("option_value")?))
-}
-
-/// The value of an option or a user header as text. Source: wire protocol, section 3.6.
-pub fn value_text(kind: u8, value: &[u8]) -> String {
-    fn number<const N: usize>(value: &[u8], text: impl Fn([u8; N]) -> String) -> Option<String> {
-        value.try_into().ok().map(text)
+impl From<&TopicHeader<'_>> for TopicSummary {
+    fn from(header: &TopicHeader<'_>) -> Self {
+        // What was set overrules what was filled in.
+        let options = header.derived.iter().chain(header.explicit.iter());
+        Self {
+            id: header.id,
+            name: header.name.to_owned(),
+            created_at: header.created_at,
+            partitions_count: header.partitions_count,
+            size_bytes: header.size_bytes,
+            messages_count: header.messages_count,
+            options: options.map(|(key, value)| (key.to_owned(), value_text(&value))).collect(),
+        }
     }
-    let text = match kind {
-        2 => std::str::from_utf8(value).ok().map(str::to_owned),
-        3 => number(value, |[byte]: [u8; 1]| (byte != 0).to_string()),
-        4 => number(value, |bytes| i8::from_le_bytes(bytes).to_string()),
-        5 => number(value, |bytes| i16::from_le_bytes(bytes).to_string()),
-        6 => number(value, |bytes| i32::from_le_bytes(bytes).to_string()),
-        7 => number(value, |bytes| i64::from_le_bytes(bytes).to_string()),
-        8 => number(value, |bytes| i128::from_le_bytes(bytes).to_string()),
-        9 => number(value, |bytes| u8::from_le_bytes(bytes).to_string()),
-        10 => number(value, |bytes| u16::from_le_bytes(bytes).to_string()),
-        11 => number(value, |bytes| u32::from_le_bytes(bytes).to_string()),
-        12 => number(value, |bytes| u64::from_le_bytes(bytes).to_string()),
-        13 => number(value, |bytes| u128::from_le_bytes(bytes).to_string()),
-        14 => number(value, |bytes| f32::from_le_bytes(bytes).to_string()),
-        15 => number(value, |bytes| f64::from_le_bytes(bytes).to_string()),
-        _ => None,
+}
+
+impl From<&reply::TopicDetails<'_>> for TopicDetails {
+    fn from(details: &reply::TopicDetails<'_>) -> Self {
+        let mut partitions: Vec<_> = details
+            .partitions
+            .iter()
+            .map(|partition| PartitionDetails {
+                id: partition.id,
+                created_at: partition.created_at,
+                segments_count: partition.segments_count,
+                current_offset: partition.current_offset,
+                size_bytes: partition.size_bytes,
+                messages_count: partition.messages_count,
+                context: partition.context,
+            })
+            .collect();
+        partitions.sort_by_key(|partition| partition.id);
+        Self { summary: TopicSummary::from(&details.header), partitions }
+    }
+}
+
+/// Options as a block, every value as text: the broker reads text for every kind. Source: wire protocol, section 3.7.
+fn encode_options(options: &Options) -> Result<BytesMut, ClientError> {
+    let mut map = wire_options::OptionMap::new();
+    for (key, value) in options {
+        map.set(key, value.as_str());
+    }
+    Ok(map.encode()?)
+}
+
+/// The value of an option or a user header as text; bytes that are none as hexadecimal digits. Source: wire protocol,
+/// section 3.6.
+pub fn value_text(value: &Value<'_>) -> String {
+    let text = match value.value_kind() {
+        Some(ValueKind::Bool) => value.as_bool().map(|value| value.to_string()),
+        Some(ValueKind::Text) => value.as_text().map(str::to_owned),
+        Some(ValueKind::F32 | ValueKind::F64) => value.as_float().map(|value| value.to_string()),
+        _ => (value.as_unsigned().map(|value| value.to_string()))
+            .or_else(|| value.as_signed().map(|value| value.to_string())),
     };
-    text.unwrap_or_else(|| value.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// Appends an options block: keys ascending, every value as text.
-fn put_options(out: &mut BytesMut, options: &Options) -> Result<(), EncodeError> {
-    for text in options.iter().flat_map(|(key, value)| [key, value]) {
-        check_name(text, "option")?;
-        out.put_u8(2);
-        out.put_u32_le(u32::from(u8::try_from(text.len()).unwrap_or(u8::MAX)));
-        out.put_slice(text.as_bytes());
-    }
-    Ok(())
+    text.unwrap_or_else(|| value.bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use laneway_wire::primitive::put_str8;
 
     #[test]
     fn values_read_as_text() {
-        assert_eq!(value_text(2, "äh".as_bytes()), "äh");
-        assert_eq!(value_text(12, &5u64.to_le_bytes()), "5");
-        assert_eq!(value_text(7, &(-5i64).to_le_bytes()), "-5");
-        assert_eq!(value_text(3, &[1]), "true");
-        assert_eq!(value_text(12, &[1, 2]), "0102");
-        assert_eq!(value_text(1, &[0xab]), "ab");
-        assert_eq!(value_text(2, &[0xff]), "ff");
+        let text = |kind, bytes: &[u8]| value_text(&Value { kind, bytes });
+        assert_eq!(text(2, "äh".as_bytes()), "äh");
+        assert_eq!(text(12, &5u64.to_le_bytes()), "5");
+        assert_eq!(text(7, &(-5i64).to_le_bytes()), "-5");
+        assert_eq!(text(3, &[1]), "true");
+        assert_eq!(text(15, &0.5f64.to_le_bytes()), "0.5");
+        assert_eq!(text(12, &[1, 2]), "0102");
+        assert_eq!(text(1, &[0xab]), "ab");
+        assert_eq!(text(2, &[0xff]), "ff");
+        assert_eq!(text(99, &[1]), "01");
     }
 
     #[test]
     fn options_are_written_as_the_example_shows() {
-        let mut out = BytesMut::new();
-        put_options(&mut out, &Options::from([("k".into(), "v".into())])).unwrap();
-        assert_eq!(out.as_ref(), [2, 1, 0, 0, 0, b'k', 2, 1, 0, 0, 0, b'v']);
-        assert!(put_options(&mut out, &Options::from([("k".into(), String::new())])).is_err());
-    }
-
-    /// The partition that the specification pins for 0.12.2.
-    #[test]
-    fn partition_of_the_reference_is_read() {
-        let mut bytes = Vec::new();
-        let text = "01000000004cf1238e0100000200000063000000000000000004000000000000640000000000000017000000000000000000000000000000650000000000000003010304020104";
-        for at in (0..text.len()).step_by(2) {
-            bytes.push(u8::from_str_radix(&text[at..at + 2], 16).unwrap());
-        }
-        let mut reader = Reader::new(&bytes);
-        let partition = read_partition(&mut reader).unwrap();
-        assert!(reader.is_empty());
-        assert_eq!((partition.id, partition.current_offset), (PartitionId(1), Offset(99)));
-        assert_eq!((partition.context.incarnation.0, partition.context.metadata_op.0), (23, 101));
-        for cut in 0..bytes.len() {
-            assert!(read_partition(&mut Reader::new(&bytes[..cut])).is_err(), "{cut}");
-        }
+        let block = encode_options(&Options::from([("k".into(), "v".into())])).unwrap();
+        assert_eq!(block.as_ref(), [2, 1, 0, 0, 0, b'k', 2, 1, 0, 0, 0, b'v']);
+        assert!(encode_options(&Options::from([("k".into(), String::new())])).is_err());
+        assert!(encode_options(&Options::from([("k".into(), "v".repeat(256))])).is_err());
     }
 
     #[test]
     fn topic_names_its_effective_options() {
-        let mut out = BytesMut::new();
-        out.put_u32_le(3);
-        out.put_u64_le(9);
-        out.put_u32_le(0);
-        out.put_u64_le(11);
-        out.put_u64_le(12);
-        put_str8(&mut out, "web");
-        for (key, value) in [("a", "set"), ("b", "filled in")] {
-            let mut block = BytesMut::new();
-            let mut options = Options::from([(key.into(), value.into())]);
-            if key == "b" {
-                options.insert("a".into(), "overruled".into());
-            }
-            put_options(&mut block, &options).unwrap();
-            out.put_u32_le(block.len() as u32);
-            out.put_slice(&block);
-        }
-        let topic = read_topic(&mut Reader::new(&out)).unwrap();
+        let derived = Options::from([("a".into(), "overruled".into()), ("b".into(), "filled in".into())]);
+        let (explicit, derived) = (
+            encode_options(&Options::from([("a".into(), "set".into())])).unwrap(),
+            encode_options(&derived).unwrap(),
+        );
+        let block = |bytes| wire_options::Block::Encoded(wire_options::Options::parse(bytes).unwrap());
+        let header = TopicHeader {
+            id: TopicId(3),
+            created_at: Micros(9),
+            partitions_count: 0,
+            size_bytes: 11,
+            messages_count: 12,
+            name: "web",
+            explicit: block(&explicit),
+            derived: block(&derived),
+        };
+        let topic = TopicSummary::from(&header);
         assert_eq!((topic.id, topic.name.as_str(), topic.messages_count), (TopicId(3), "web", 12));
         assert_eq!(
             topic.options,

@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
+use laneway_wire::reply;
+use laneway_wire::request::Request;
 use laneway_wire::{
     ClientId, Code, FRAME_BYTES_MAX, HEADER_BYTES, Op, Operation, PartitionContext, ReplyHeader,
     RequestHeader, RequestNumber, ServerFrame, SessionEpoch, Status,
@@ -43,6 +45,13 @@ impl Call {
     pub fn with_context(mut self, context: PartitionContext) -> Self {
         self.context = context;
         self
+    }
+
+    /// A call of the wire's own request types.
+    pub fn of<R: Request>(request: &R) -> Result<Self, ClientError> {
+        let mut call = Self::new(R::CODE, 0);
+        request.encode(call.body())?;
+        Ok(call)
     }
 
     /// A call whose frame is complete but for its header.
@@ -175,7 +184,7 @@ impl Session {
     pub fn register(&mut self, credentials: &Credentials) -> Result<(), ClientError> {
         let mut frame = BytesMut::new();
         frame.resize(HEADER_BYTES, 0);
-        handshake::put_register(&mut frame, &self.identity, credentials)?;
+        handshake::register(&self.identity, credentials).encode(&mut frame)?;
         let mut header = self.header(Operation::Register, frame.len());
         header.request_checksum = self.identity.request_checksum(RequestNumber(0));
         self.start_handshake(Handshake::Register, header, frame);
@@ -187,7 +196,7 @@ impl Session {
         let session = self.epoch.ok_or(ClientError::NotLoggedIn)?;
         let mut frame = BytesMut::new();
         frame.resize(HEADER_BYTES, 0);
-        handshake::put_bind(&mut frame, &self.identity, session, self.watermark)?;
+        handshake::bind(&self.identity, session, self.watermark).encode(&mut frame)?;
         let request = self.next_number();
         let mut header = self.header(Operation::NonReplicated, frame.len());
         header.code = Code::BindSession.number();
@@ -468,22 +477,13 @@ fn write_header(header: &RequestHeader, frame: &mut BytesMut) {
 }
 
 /// Takes the result section off a reply that has one. Source: wire protocol, section 1.8.
-fn split_result(operation: Operation, mut body: Bytes) -> Result<(Status, Bytes), ClientError> {
+fn split_result(operation: Operation, body: Bytes) -> Result<(Status, Bytes), ClientError> {
     if !operation.is_result_framed() {
         return Ok((Status::Ok, body));
     }
-    let short = || ClientError::Protocol { what: "a result section is cut short".into() };
-    let word = |body: &Bytes, at: usize| {
-        let bytes = body.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-        bytes.map(u32::from_le_bytes).ok_or_else(short)
-    };
-    let count = word(&body, 0)? as usize;
-    let section = count.checked_mul(8).and_then(|bytes| bytes.checked_add(4)).ok_or_else(short)?;
-    if body.len() < section {
-        return Err(short());
-    }
-    let status = if count == 0 { Status::Ok } else { Status::from_number(word(&body, 8)?) };
-    Ok((status, body.split_off(section)))
+    let (status, payload) = reply::split_result(&body)?;
+    let payload = body.slice_ref(payload);
+    Ok((status, payload))
 }
 
 #[cfg(test)]

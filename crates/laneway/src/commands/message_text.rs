@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use laneway_client::{Received, resources::value_text};
+use laneway_wire::options::Value;
 use laneway_wire::{PartitionId, Reader};
 use serde::Serialize;
 
@@ -61,10 +62,7 @@ fn headers(block: &[u8]) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     let mut reader = Reader::new(block);
     while !reader.is_empty() {
-        let mut value = || {
-            let kind = reader.u8("kind").ok()?;
-            Some(value_text(kind, reader.bytes32("value").ok()?))
-        };
+        let mut value = || Value::read(&mut reader, "user header").ok().map(|value| value_text(&value));
         let (Some(key), Some(value)) = (value(), value()) else { break };
         headers.insert(key, value);
     }
