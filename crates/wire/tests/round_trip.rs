@@ -164,6 +164,7 @@ proptest! {
         };
         let details = UserDetails { header, permissions };
         let body = put(|out| details.put(out));
+        prop_assert!(read_optional::<UserDetails<'_>>(&body[..body.len() - 1]).is_err(), "no byte is optional");
         prop_assert_eq!(read_optional::<UserDetails<'_>>(&body), Ok(Some(details)));
     }
 

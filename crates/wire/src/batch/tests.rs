@@ -247,6 +247,15 @@ fn a_large_batch_hashes_as_a_small_one() {
 }
 
 #[test]
+fn a_slice_fills_its_byte_limit_exactly() {
+    let batch = batch_of(&[10, 20, 30]);
+    let second = frames(&batch).expect("valid").nth(1).expect("three").expect("valid").0;
+    let count = |limit| slice(&batch, Offset(0), 3, limit).map_or(0, |slice| slice.count);
+    assert_eq!([second.end - 1, second.end, batch.len() - 1, batch.len()].map(count), [1, 2, 2, 3]);
+    assert_eq!([0, BATCH_HEADER_BYTES, second.start - 1, second.start].map(count), [0, 0, 0, 1]);
+}
+
+#[test]
 fn a_slice_of_a_slice_is_a_slice_of_the_batch() {
     let mut batch = batch_of(&[10, 20, 30, 40]);
     stamp(&mut batch, PartitionId(3), Offset(50), Micros(9)).expect("valid");
