@@ -62,8 +62,9 @@ impl Host {
     }
 
     /// Stops it and removes its directory.
-    pub fn shutdown(self) {
-        self.broker.shutdown();
+    pub fn shutdown(self) -> Result<(), QuickstartError> {
+        let stopped = self.broker.shutdown();
         // The directory goes when `self.directory` is dropped, after the broker has let go of it.
+        stopped.map_err(|error| QuickstartError::Stop { what: error.to_string() })
     }
 }

@@ -60,6 +60,8 @@ pub enum QuickstartError {
     Lines(#[from] LineError),
     #[error("the broker does not start: {what}")]
     Broker { what: String },
+    #[error("the broker does not stop cleanly: {what}")]
+    Stop { what: String },
     #[error("signals cannot be blocked: {0}")]
     Signals(#[source] io::Error),
     #[error("no random bytes for a password")]
@@ -125,8 +127,8 @@ pub fn quickstart(args: &QuickstartArgs) -> Result<(), CommandError> {
         keeping.store(true, Ordering::Release);
         let _ = stopped.recv();
     }
-    host.shutdown();
-    result
+    let shut_down = host.shutdown().map_err(CommandError::from);
+    result.and(shut_down)
 }
 
 /// How a run is laid out.
