@@ -1,1 +1,21 @@
-fn main() {}
+//! The `laneway` program.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use laneway::cli::{Cli, Command, run_config};
+use laneway::{commands, serve};
+
+fn main() -> ExitCode {
+    let code = match Cli::parse().into_command() {
+        Command::Serve(args) => serve::serve(&args),
+        Command::Config(args) => run_config(&args),
+        Command::Quickstart(args) => commands::finish(commands::quickstart(&args)),
+        Command::Send(args) => commands::finish(commands::send(&args)),
+        Command::Tail(args) => commands::finish(commands::tail(&args)),
+        Command::Streams(args) => commands::finish(commands::streams(&args)),
+        Command::Topics(args) => commands::finish(commands::topics(&args)),
+        Command::Ping(args) => commands::finish(commands::ping(&args)),
+    };
+    ExitCode::from(code)
+}

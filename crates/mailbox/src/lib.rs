@@ -8,6 +8,10 @@
 //! first of many senders does.
 #![forbid(unsafe_code)]
 
+mod stage;
+
+pub use stage::Stage;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};

@@ -10,7 +10,7 @@ pub mod outbox;
 pub mod reader;
 pub mod signal;
 
-pub use listener::{BindError, Listener};
+pub use listener::{BindError, Bound, Listener};
 pub use outbox::{OutFrame, Outbox, write_frames};
 pub use reader::{FrameReader, ReadError};
 pub use signal::Signal;

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use compio::net::TcpStream;
-use laneway_transport::{FrameReader, OutFrame, ReadError, write_frames};
+use laneway_transport::{FrameReader, Listener, OutFrame, ReadError, write_frames};
 use laneway_wire::header::HeaderError;
 use laneway_wire::{Code, Eviction, EvictionReason, Frame, Operation, RequestHeader, SessionEpoch, Status};
 
@@ -37,8 +38,28 @@ enum Step {
     Close,
 }
 
+/// Accepts connections until the listener is dropped with the task.
+pub async fn accept(shard: Rc<Shard>, listener: Listener) {
+    loop {
+        let (stream, peer) = listener.accept().await;
+        let open = shard.settings.connections.fetch_add(1, Ordering::Relaxed);
+        if open >= shard.settings.connections_max {
+            shard.settings.connections.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!(%peer, max = shard.settings.connections_max, "too many connections: closed at accept");
+            continue;
+        }
+        let shard = shard.clone();
+        compio::runtime::spawn(async move {
+            let connections = shard.settings.connections.clone();
+            serve(shard, stream, peer).await;
+            connections.fetch_sub(1, Ordering::Relaxed);
+        })
+        .detach();
+    }
+}
+
 /// Serves one connection until it ends.
-pub async fn serve(shard: Rc<Shard>, stream: TcpStream, peer: SocketAddr) {
+async fn serve(shard: Rc<Shard>, stream: TcpStream, peer: SocketAddr) {
     let connection = shard.connections.borrow_mut().insert(stream.clone(), peer);
     tracing::debug!(%peer, client = connection.number(), "connected");
     let writer = {

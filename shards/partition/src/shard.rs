@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use laneway_mailbox::{Class, Refused};
 use laneway_metadata::planner::PlanSettings;
@@ -32,7 +33,27 @@ const MESSAGES_PER_TURN_MAX: usize = 256;
 
 /// Checks a password against the stored hash of a user, or against a stand-in when there is no such user. Takes the
 /// same time either way. Slow on purpose: never called on a shard's thread.
-pub type VerifyPassword = fn(password: &[u8], stored: Option<&str>) -> bool;
+#[derive(Clone)]
+pub struct PasswordCheck(Arc<dyn Fn(&str, Option<&str>) -> bool + Send + Sync>);
+
+impl PasswordCheck {
+    /// Wraps the check that the broker was built with.
+    pub fn new(check: impl Fn(&str, Option<&str>) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+
+    /// Whether the password is the one behind the hash. A password that is no text is none.
+    pub fn matches(&self, password: &[u8], stored: Option<&str>) -> bool {
+        let text = std::str::from_utf8(password);
+        (self.0)(text.unwrap_or_default(), stored) && text.is_ok()
+    }
+}
+
+impl std::fmt::Debug for PasswordCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PasswordCheck(..)")
+    }
+}
 
 /// How a client reaches this node.
 #[derive(Clone, Debug)]
@@ -54,8 +75,10 @@ pub struct ShardSettings {
     pub frame_bytes_max: usize,
     /// Requests of one connection that may be open at once.
     pub requests_per_connection_max: usize,
-    /// Connections that the shard holds at most.
+    /// Connections that the node holds at most.
     pub connections_max: usize,
+    /// Connections that the node holds.
+    pub connections: Arc<AtomicUsize>,
     /// Longest wait of a deferred poll, microseconds.
     pub wait_us_max: u64,
     /// Deferred polls that may wait.
@@ -69,7 +92,7 @@ pub struct ShardSettings {
     /// How clients reach this node.
     pub address: NodeAddress,
     /// How passwords are checked.
-    pub verify_password: VerifyPassword,
+    pub passwords: PasswordCheck,
     /// What requests are planned with.
     pub plan: PlanSettings,
 }

@@ -139,8 +139,7 @@ impl Owner {
     fn park(&mut self, id: WaiterId, request: &PollRequest, selection: &Selection) {
         let waiter = self.waiters.get(id).expect("the caller holds a pending poll");
         let job = &waiter.request;
-        let partition =
-            self.partition(job).expect("the waiters of a fenced partition are removed with it");
+        let partition = self.partition(job).expect("the waiters of a fenced partition are removed with it");
         let wake = wake_at(&partition.view(), job.strategy, request, job.min_count, selection);
         self.waiters.park(id, wake);
     }

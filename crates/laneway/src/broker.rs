@@ -1,0 +1,499 @@
+//! The broker as a library: reads the data directory, starts the shards, and stops them again. No logic of its own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use laneway_config::{Config, ConfigError};
+use laneway_mailbox::{Capacity, Stage, mailbox};
+use laneway_metadata::limits;
+use laneway_metadata::planner::PlanSettings;
+use laneway_reads::WaiterLimits;
+use laneway_shard_metadata::MetadataLane;
+use laneway_shard_partition::core::LaneLimits;
+use laneway_shard_partition::shard::{NodeAddress, PasswordCheck};
+use laneway_shard_partition::{RestoredLane, ShardId, ShardSettings, clock};
+use laneway_storage::{DataDirectory, GroupLimits, StorageCounters, StorageError};
+use laneway_transport::{BindError, Bound};
+use laneway_wire::{LaneId, Op};
+
+use crate::cpus::Cores;
+use crate::passwords::{PasswordError, Verifier};
+use crate::probe::{self, EngineUnavailable, Report};
+use crate::restore::{self, RestoreError};
+use crate::root_user::{RootCredentials, RootError};
+use crate::shard_thread::{self, Progress, ShardPlan, stage};
+use crate::{descriptors, passwords};
+
+/// File of the data directory that says where the running broker listens.
+pub const RUNTIME_FILE: &str = "runtime.toml";
+
+/// Shards of one node: connection numbers leave 8 bits for them.
+const SHARDS_MAX: usize = 255;
+
+/// How long a shard may take to come up. Reading a journal takes a second at most.
+const START_MAX: Duration = Duration::from_secs(120);
+
+/// How long the last checkpoint may take.
+const FINISH_MAX: Duration = Duration::from_secs(60);
+
+/// Why the broker did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// HTTP was asked for.
+    #[error("http.address is set, but this build does not serve HTTP yet: set it to off")]
+    Http,
+    /// The engine that was asked for does not run here.
+    #[error(transparent)]
+    Engine(#[from] EngineUnavailable),
+    /// The address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// What the data directory holds cannot be brought back.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// The root user cannot be made.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// A password cannot be hashed.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// A shard did not come up.
+    #[error("shard {shard}: {what}")]
+    Shard {
+        /// The shard.
+        shard: u16,
+        /// Why.
+        what: String,
+    },
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The broker did not stop as it should. What was acknowledged is on disk all the same.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// Requests were still open when the time to drain was over.
+    #[error("requests were still open after {0:?}; their clients find out by asking again")]
+    Undrained(Duration),
+    /// A shard could not write its last checkpoint; the next start replays its journal.
+    #[error("shard {shard} could not write its last checkpoint: {what}")]
+    Checkpoint {
+        /// The shard.
+        shard: u16,
+        /// Why.
+        what: String,
+    },
+    /// A shard did not end.
+    #[error("a shard did not end within {0:?}")]
+    Stuck(Duration),
+}
+
+/// A running broker. Ends with [`Broker::shutdown`]; dropping it drains, too.
+#[derive(Debug)]
+pub struct Broker {
+    tcp_address: Option<SocketAddr>,
+    runtime_file: PathBuf,
+    drain_timeout: Duration,
+    report: Report,
+    stages: Vec<Stage>,
+    progress: Receiver<(u16, Progress)>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Broker {
+    /// Starts a broker. Returns when it listens.
+    ///
+    /// Errors: every wrong setting, busy address or unusable data directory, before anything is served.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        config.validate()?;
+        if config.http.address.is_some() {
+            return Err(StartError::Http);
+        }
+        let started = Instant::now();
+        let report = probe::probe(config.engine)?;
+        let cores = Cores::available();
+        let shards = config.shards.map_or(cores.count(), usize::from).clamp(1, SHARDS_MAX) as u16;
+        let descriptors = descriptors::raise_limit()
+            .map_err(|source| StartError::Io { what: "raise the limit of descriptors", source })?;
+
+        let bound = config.tcp.address.map(Bound::new).transpose()?;
+        let directory = DataDirectory::open(&config.data_dir)?;
+        let runtime_file = config.data_dir.join(RUNTIME_FILE);
+        remove_if_there(&runtime_file)?;
+        let restored = restore::restore(&directory, lane_limits(&config))?;
+
+        let plan = PlanSettings::default();
+        let session_timeout_us = config.sessions.timeout.as_micros() as u64;
+        let lane = MetadataLane::recover(
+            restored.metadata_snapshot.as_deref(),
+            restored.metadata_log.iter().map(|record| (record.op, record.timestamp, record.prefix.as_ref())),
+            plan,
+            shards,
+            session_timeout_us,
+            clock::now(),
+        )
+        .map_err(RestoreError::from)?;
+        let metadata = Arc::new(lane.metadata().clone());
+        let root = match metadata.root() {
+            Some(_) => None,
+            None => Some(RootCredentials::decide(&config.root)?),
+        };
+        let create_root = root.as_ref().map(|root| create_root(root, &config, shards)).transpose()?;
+
+        let (posts, inboxes): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| mailbox(mailbox_capacity(&config))).unzip();
+        let (progress_in, progress) = channel();
+        let verifier = Verifier::new()?;
+        let settings = SettingsOfAll {
+            config: &config,
+            shards,
+            address: node_address(&config, bound.as_ref().map(Bound::address)),
+            connections_max: descriptors::connections_max(config.connections.max, descriptors) as usize,
+            connections: Arc::default(),
+            passwords: PasswordCheck::new(move |password, stored| verifier.verify(password, stored)),
+            plan,
+        };
+
+        let mut broker = Broker {
+            tcp_address: bound.as_ref().map(Bound::address),
+            runtime_file,
+            drain_timeout: config.shutdown.drain_timeout,
+            report,
+            stages: Vec::new(),
+            progress,
+            threads: Vec::new(),
+        };
+        let mut lanes = split_lanes(restored.lanes, shards);
+        let mut lane = Some(lane);
+        let mut create_root = create_root;
+        for (number, inbox) in inboxes.into_iter().enumerate() {
+            let number = number as u16;
+            let stage = Stage::default();
+            let plan = ShardPlan {
+                settings: settings.of(number),
+                directory: directory.clone(),
+                group_limits: group_limits(&config),
+                lanes: lanes.remove(&number).unwrap_or_default(),
+                lane: if number == 0 { lane.take() } else { None },
+                create_root: if number == 0 { create_root.take() } else { None },
+                metadata: metadata.clone(),
+                posts: posts.clone(),
+                inbox,
+                listener: bound.as_ref().map(Bound::listen).transpose()?,
+                engine: broker.report.engine,
+                core: config.pin_cores.then(|| cores.of_shard(usize::from(number))),
+                stage: stage.clone(),
+                progress: progress_in.clone(),
+            };
+            broker.stages.push(stage);
+            broker.threads.push(spawn(plan)?);
+        }
+        drop(progress_in);
+        if let Some(bound) = bound {
+            bound.release();
+        }
+
+        let covered = broker.wait_for_checkpoints()?;
+        remove_old_journals(&directory, &restored.journals, &covered)?;
+        broker.raise(stage::SERVE);
+        broker.wait_for(|progress| matches!(progress, Progress::Serving))?;
+        if let Some(root) = root {
+            root.announce(&mut io::stdout())
+                .map_err(|source| StartError::Io { what: "print the root user's password", source })?;
+        }
+        broker.raise(stage::ACCEPT);
+        broker.write_runtime_file()?;
+        tracing::info!(
+            tcp = broker.tcp_address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
+            shards,
+            engine = %broker.report,
+            data = %config.data_dir.display(),
+            took_ms = started.elapsed().as_millis() as u64,
+            "listening"
+        );
+        Ok(broker)
+    }
+
+    /// Where it listens; none when TCP is off.
+    pub fn tcp_addr(&self) -> Option<SocketAddr> {
+        self.tcp_address
+    }
+
+    /// What does the I/O, and why.
+    pub fn engine(&self) -> &Report {
+        &self.report
+    }
+
+    /// Stops: refuses new work, finishes what is on its way, writes checkpoints, ends the shards.
+    pub fn shutdown(mut self) -> Result<(), StopError> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Result<(), StopError> {
+        if self.threads.is_empty() {
+            return Ok(());
+        }
+        // Whoever looks for the address must not find one that is about to close.
+        let _ = std::fs::remove_file(&self.runtime_file);
+        self.raise(stage::STOP);
+        let drained = self.collect(self.drain_timeout + Duration::from_secs(1), |progress| match progress {
+            Progress::Drained { clean } => Some(clean),
+            _ => None,
+        });
+        self.raise(stage::FINISH);
+        let finished = self.collect(FINISH_MAX, |progress| match progress {
+            Progress::Finished(result) => Some(result),
+            _ => None,
+        });
+        let all_ended = finished.len() == self.threads.len();
+        for thread in self.threads.drain(..) {
+            if all_ended {
+                // A shard that panicked has ended the process already.
+                let _ = thread.join();
+            }
+        }
+        if !all_ended {
+            return Err(StopError::Stuck(FINISH_MAX));
+        }
+        for (shard, result) in finished {
+            if let Err(what) = result {
+                return Err(StopError::Checkpoint { shard, what });
+            }
+        }
+        match drained.values().all(|clean| *clean) && drained.len() == self.stages.len() {
+            true => Ok(()),
+            false => Err(StopError::Undrained(self.drain_timeout)),
+        }
+    }
+
+    fn raise(&self, to: u8) {
+        for stage in &self.stages {
+            stage.raise(to);
+        }
+    }
+
+    fn wait_for_checkpoints(&self) -> Result<BTreeMap<LaneId, Op>, StartError> {
+        let mut covered = BTreeMap::new();
+        for _ in 0..self.stages.len() {
+            match self.next_progress()? {
+                (_, Progress::Recovered(lanes)) => covered.extend(lanes),
+                (shard, Progress::Failed(what)) => return Err(StartError::Shard { shard, what }),
+                (shard, _) => {
+                    return Err(StartError::Shard { shard, what: "reported out of order".to_owned() });
+                }
+            }
+        }
+        Ok(covered)
+    }
+
+    fn wait_for(&self, done: impl Fn(&Progress) -> bool) -> Result<(), StartError> {
+        for _ in 0..self.stages.len() {
+            match self.next_progress()? {
+                (_, progress) if done(&progress) => {}
+                (shard, Progress::Failed(what)) => return Err(StartError::Shard { shard, what }),
+                (shard, _) => {
+                    return Err(StartError::Shard { shard, what: "reported out of order".to_owned() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn next_progress(&self) -> Result<(u16, Progress), StartError> {
+        self.progress.recv_timeout(START_MAX).map_err(|error| StartError::Shard {
+            shard: 0,
+            what: match error {
+                RecvTimeoutError::Timeout => format!("not up after {START_MAX:?}"),
+                RecvTimeoutError::Disconnected => "ended while starting".to_owned(),
+            },
+        })
+    }
+
+    /// One answer of each shard, as far as they come in time.
+    fn collect<T>(&self, within: Duration, take: impl Fn(Progress) -> Option<T>) -> BTreeMap<u16, T> {
+        let end = Instant::now() + within;
+        let mut answers = BTreeMap::new();
+        while answers.len() < self.stages.len() {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok((shard, progress)) = self.progress.recv_timeout(left) else { break };
+            if let Some(answer) = take(progress) {
+                answers.insert(shard, answer);
+            }
+        }
+        answers
+    }
+
+    fn write_runtime_file(&self) -> Result<(), StartError> {
+        let address = self.tcp_address.map_or_else(|| "off".to_owned(), |address| address.to_string());
+        let text = format!(
+            "# Written by the running broker, removed when it stops.\nprocess_id = {}\ntcp_address = \"{address}\"\n",
+            std::process::id()
+        );
+        let part = self.runtime_file.with_extension("toml.new");
+        let write = || {
+            std::fs::write(&part, text)?;
+            std::fs::rename(&part, &self.runtime_file)
+        };
+        write().map_err(|source| StartError::Io { what: "write the runtime file", source })
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::warn!(%error, "the broker did not stop cleanly");
+        }
+    }
+}
+
+/// Settings that all shards share.
+struct SettingsOfAll<'a> {
+    config: &'a Config,
+    shards: u16,
+    address: NodeAddress,
+    connections_max: usize,
+    connections: Arc<AtomicUsize>,
+    passwords: PasswordCheck,
+    plan: PlanSettings,
+}
+
+impl SettingsOfAll<'_> {
+    fn of(&self, shard: u16) -> ShardSettings {
+        let config = self.config;
+        ShardSettings {
+            id: ShardId(shard),
+            shards: self.shards,
+            frame_bytes_max: config.limits.frame_bytes_max as usize,
+            requests_per_connection_max: config.limits.requests_per_connection_max as usize,
+            connections_max: self.connections_max,
+            connections: self.connections.clone(),
+            wait_us_max: config.reads.wait_max.as_micros() as u64,
+            waiters: WaiterLimits {
+                shard_max: config.reads.pending_per_shard_max as usize,
+                session_max: config.reads.pending_per_session_max as usize,
+            },
+            read_bytes_max: config.reads.read_bytes_max,
+            lane_limits: lane_limits(config),
+            cache_bytes: config.storage.tail_bytes_max,
+            address: self.address.clone(),
+            passwords: self.passwords.clone(),
+            plan: self.plan,
+        }
+    }
+}
+
+fn lane_limits(config: &Config) -> LaneLimits {
+    LaneLimits {
+        consumer_offsets_max: config.partition.consumer_offsets_max as usize,
+        sessions_max: config.partition.dedup_sessions_max as usize,
+        ..LaneLimits::default()
+    }
+}
+
+fn group_limits(config: &Config) -> GroupLimits {
+    GroupLimits { journal_bytes_max: config.storage.journal_bytes_max, ..GroupLimits::default() }
+}
+
+fn mailbox_capacity(config: &Config) -> Capacity {
+    let requests = config.limits.mailbox_capacity as usize;
+    Capacity { control: requests, reply: requests, request: requests }
+}
+
+fn node_address(config: &Config, bound: Option<SocketAddr>) -> NodeAddress {
+    let advertised = config.tcp.advertised_address.as_ref();
+    let port = advertised.and_then(|advertised| advertised.port);
+    NodeAddress {
+        ip: advertised.map_or_else(
+            || bound.map_or_else(|| "127.0.0.1".to_owned(), |bound| bound.ip().to_string()),
+            |advertised| advertised.host.clone(),
+        ),
+        tcp_port: port.or(bound.map(|bound| bound.port())).unwrap_or(0),
+    }
+}
+
+fn create_root(
+    root: &RootCredentials,
+    config: &Config,
+    shards: u16,
+) -> Result<laneway_metadata::CreateRoot, StartError> {
+    let lanes = u32::from(shards) * u32::from(config.lanes_per_shard);
+    Ok(laneway_metadata::CreateRoot {
+        username: root.username.clone(),
+        password_hash: laneway_metadata::users::PasswordHash::new(passwords::hash(root.password.reveal())?),
+        settings: laneway_metadata::Settings {
+            lanes_per_class: lanes.clamp(1, laneway_metadata::lanes::LANES_PER_CLASS_MAX),
+            sessions_max: config
+                .sessions
+                .max
+                .clamp(*limits::SESSIONS_MAX.start(), *limits::SESSIONS_MAX.end()),
+        },
+    })
+}
+
+fn split_lanes(
+    lanes: BTreeMap<LaneId, RestoredLane>,
+    shards: u16,
+) -> BTreeMap<u16, BTreeMap<LaneId, RestoredLane>> {
+    let mut of_shard: BTreeMap<u16, BTreeMap<LaneId, RestoredLane>> = BTreeMap::new();
+    for (lane, restored) in lanes {
+        let owner = laneway_shard_metadata::settling::owner(lane, shards);
+        of_shard.entry(owner).or_default().insert(lane, restored);
+    }
+    of_shard
+}
+
+fn spawn(plan: ShardPlan) -> Result<JoinHandle<()>, StartError> {
+    Builder::new()
+        .name(format!("shard-{}", plan.settings.id.0))
+        .spawn(move || shard_thread::run(plan))
+        .map_err(|source| StartError::Io { what: "start a shard's thread", source })
+}
+
+fn remove_if_there(path: &Path) -> Result<(), StartError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(StartError::Io { what: "remove the runtime file of an earlier run", source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The journals of earlier runs go once every lane in them has a checkpoint of this run.
+fn remove_old_journals(
+    directory: &DataDirectory,
+    journals: &[laneway_storage::journal::JournalMarks],
+    covered: &BTreeMap<LaneId, Op>,
+) -> Result<(), StartError> {
+    let old: Vec<_> =
+        journals.iter().filter(|marks| marks.covered_by(covered)).map(|marks| marks.journal).collect();
+    if old.is_empty() {
+        return Ok(());
+    }
+    let runtime = compio::runtime::Runtime::builder()
+        .with_proactor(compio::driver::ProactorBuilder::new())
+        .build()
+        .map_err(|source| StartError::Io { what: "make a runtime", source })?;
+    Ok(runtime.block_on(directory.remove_journals(&old, &StorageCounters::default()))?)
+}
+
+/// How shards report; the receiving end is the broker's.
+pub type ProgressSender = Sender<(u16, Progress)>;

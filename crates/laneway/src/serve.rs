@@ -1,0 +1,70 @@
+//! `laneway serve`: the broker as a process.
+
+use std::sync::mpsc;
+
+use laneway_config::ConfigError;
+
+use crate::broker::{Broker, StartError, StopError};
+use crate::cli::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE, ServeArgs};
+use crate::logging::{self, LoggingError};
+use crate::signals::Signals;
+
+/// Why the process ends with an error.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Logging(#[from] LoggingError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    #[error("cannot wait for signals: {0}")]
+    Signals(#[from] std::io::Error),
+}
+
+/// Serves until a signal. Gives the exit code of the process.
+pub fn serve(args: &ServeArgs) -> u8 {
+    match run(args) {
+        Ok(()) => EXIT_OK,
+        Err(error) => {
+            eprintln!("laneway: {error}");
+            match error {
+                ServeError::Config(_) | ServeError::Logging(_) => EXIT_USAGE,
+                ServeError::Start(StartError::Config(_) | StartError::Http | StartError::Root(_)) => {
+                    EXIT_USAGE
+                }
+                _ => EXIT_FAILURE,
+            }
+        }
+    }
+}
+
+fn run(args: &ServeArgs) -> Result<(), ServeError> {
+    let config = args.load()?.config;
+    logging::start(&config.log.filter)?;
+    end_on_panic();
+    let signals = Signals::block()?;
+    let (stop, stopped) = mpsc::channel();
+    signals.watch(move |signal| {
+        tracing::info!(?signal, "draining; a second signal ends the process at once");
+        // Nobody listens only when the broker did not start; then the process is ending anyway.
+        let _ = stop.send(());
+    })?;
+    let broker = Broker::start(config)?;
+    // The channel closes only with the thread of the signals, which does not end.
+    let _ = stopped.recv();
+    broker.shutdown()?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// A broken invariant stops the whole process: a shard that lost its thread must not leave the others serving.
+pub fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}

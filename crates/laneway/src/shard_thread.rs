@@ -1,0 +1,245 @@
+//! The thread of one shard, from its start to its end.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use compio::driver::{DriverType, ProactorBuilder};
+use compio::runtime::Runtime;
+use laneway_mailbox::Stage;
+use laneway_metadata::{CreateRoot, Metadata};
+use laneway_shard_metadata::MetadataLane;
+use laneway_shard_partition::origin::{self, metadata::Ticket};
+use laneway_shard_partition::shard::yield_now;
+use laneway_shard_partition::{
+    Inbox, Owner, Post, RestoredLane, Shard, ShardSettings, checkpoint, clock, journal,
+};
+use laneway_storage::{
+    DataDirectory, GroupCommit, GroupLimits, JournalWriter, SegmentStore, StorageCounters,
+};
+use laneway_transport::Listener;
+use laneway_wire::{LaneId, Op};
+
+use crate::broker::ProgressSender;
+use crate::probe::ChosenEngine;
+
+/// Files of segments that a shard keeps open.
+const DESCRIPTORS_MAX: usize = 256;
+
+/// How often a stopping shard looks whether it is done. Only then; a running shard waits for events.
+const DRAIN_PAUSE: Duration = Duration::from_millis(5);
+
+/// Threads for what may block: password checks, statistics, files on a kernel without io_uring.
+const BLOCKING_THREADS_MAX: usize = 4;
+
+/// How far the broker lets its shards go.
+pub mod stage {
+    /// Old journals are gone: lanes may be changed.
+    pub const SERVE: u8 = 1;
+    /// All shards serve: clients may come.
+    pub const ACCEPT: u8 = 2;
+    /// No new work.
+    pub const STOP: u8 = 3;
+    /// All shards are drained: write the last checkpoint and end.
+    pub const FINISH: u8 = 4;
+}
+
+/// What a shard reports.
+#[derive(Debug)]
+pub enum Progress {
+    /// Its lanes are back, and a checkpoint covers what the old journals held.
+    Recovered(BTreeMap<LaneId, Op>),
+    /// Its lanes agree with the metadata.
+    Serving,
+    /// It has no open work; `clean` unless time ran out.
+    Drained {
+        /// Whether everything was finished.
+        clean: bool,
+    },
+    /// It ended.
+    Finished(Result<(), String>),
+    /// It could not start.
+    Failed(String),
+}
+
+/// Everything that a shard's thread starts with.
+pub struct ShardPlan {
+    pub settings: ShardSettings,
+    pub directory: DataDirectory,
+    pub group_limits: GroupLimits,
+    pub lanes: BTreeMap<LaneId, RestoredLane>,
+    pub lane: Option<MetadataLane<Ticket>>,
+    pub create_root: Option<CreateRoot>,
+    pub metadata: Arc<Metadata>,
+    pub posts: Vec<Post>,
+    pub inbox: Inbox,
+    pub listener: Option<std::net::TcpListener>,
+    pub engine: ChosenEngine,
+    pub core: Option<usize>,
+    pub stage: Stage,
+    pub progress: ProgressSender,
+}
+
+/// Runs a shard until the broker ends it.
+pub fn run(plan: ShardPlan) {
+    let (number, progress) = (plan.settings.id.0, plan.progress.clone());
+    if let Some(id) = plan.core
+        && !core_affinity::set_for_current(core_affinity::CoreId { id })
+    {
+        tracing::warn!(shard = number, core = id, "the shard cannot be pinned to its core");
+    }
+    let report = |what: Progress| {
+        // A broker that no longer listens is being dropped.
+        let _ = progress.send((number, what));
+    };
+    let runtime = match make_runtime(plan.engine) {
+        Ok(runtime) => runtime,
+        Err(error) => return report(Progress::Failed(format!("cannot make a runtime: {error}"))),
+    };
+    if let Err(what) = runtime.block_on(serve(plan)) {
+        report(Progress::Failed(what));
+    }
+}
+
+fn make_runtime(engine: ChosenEngine) -> std::io::Result<Runtime> {
+    let mut proactor = ProactorBuilder::new();
+    proactor.thread_pool_limit(BLOCKING_THREADS_MAX);
+    proactor.driver_type(match engine {
+        ChosenEngine::IoUring => DriverType::IoUring,
+        ChosenEngine::Polling => DriverType::Poll,
+    });
+    Runtime::builder().with_proactor(proactor).build()
+}
+
+async fn serve(plan: ShardPlan) -> Result<(), String> {
+    let ShardPlan {
+        settings,
+        directory,
+        group_limits,
+        lanes,
+        lane,
+        create_root,
+        metadata,
+        posts,
+        inbox,
+        listener,
+        stage,
+        progress,
+        ..
+    } = plan;
+    let number = settings.id.0;
+    let report = |what: Progress| {
+        // A broker that no longer listens is being dropped.
+        let _ = progress.send((number, what));
+    };
+    let counters = Rc::new(StorageCounters::default());
+    let writer = JournalWriter::create(directory.clone(), number, counters.clone())
+        .await
+        .map_err(|error| error.to_string())?;
+    let commit = GroupCommit::new(writer.place(), group_limits);
+    let segments = SegmentStore::new(directory.clone(), counters.clone(), DESCRIPTORS_MAX);
+    let mut owner = Owner::new(settings.lane_limits, settings.waiters, settings.read_bytes_max);
+    for (lane, restored) in lanes {
+        owner.restore(lane, restored).map_err(|error| format!("lane {lane}: {error}"))?;
+    }
+    let shard =
+        Shard::new(settings, directory, counters, segments, commit, owner, lane, metadata, posts, inbox);
+
+    // What the old journals held goes into segments and checkpoints first, so that they can be removed.
+    let draft = checkpoint::freeze(&shard);
+    let covered = checkpoint::complete(&shard, draft).await.map_err(|error| error.to_string())?;
+    report(Progress::Recovered(covered));
+    stage.reached(stage::SERVE).await;
+
+    spawn_services(&shard, writer);
+    if let Some(root) = create_root {
+        if let Some(lane) = shard.lane.borrow_mut().as_mut() {
+            lane.create_root(clock::wall(), root, Ticket::Nobody);
+        }
+        shard.pump();
+    }
+    let metadata = shard.metadata();
+    shard
+        .owner
+        .borrow_mut()
+        .reconcile(clock::wall(), &metadata, |lane| shard.owner_of(lane) == shard.settings.id);
+    shard.pump();
+    while !shard.is_idle() {
+        compio::time::sleep(Duration::from_millis(1)).await;
+    }
+    report(Progress::Serving);
+
+    stage.reached(stage::ACCEPT).await;
+    let acceptor = match listener {
+        Some(listener) if stage.get() < stage::STOP => {
+            let listener = Listener::new(listener).map_err(|error| error.to_string())?;
+            Some(compio::runtime::spawn(origin::accept(shard.clone(), listener)))
+        }
+        _ => None,
+    };
+    stage.reached(stage::STOP).await;
+    drop(acceptor);
+    let clean = drain(&shard, &stage).await;
+    report(Progress::Drained { clean });
+
+    stage.reached(stage::FINISH).await;
+    close_connections(&shard).await;
+    let result = finish(&shard).await.map_err(|error| error.to_string());
+    report(Progress::Finished(result));
+    Ok(())
+}
+
+fn spawn_services(shard: &Rc<Shard>, writer: JournalWriter) {
+    compio::runtime::spawn(shard.clone().serve_mailbox()).detach();
+    compio::runtime::spawn(shard.clone().serve_timers()).detach();
+    let journal = journal::serve(shard.clone(), writer);
+    compio::runtime::spawn(async move {
+        let failed = journal.await;
+        // What the journal holds is unknown: nothing may be acknowledged any more, by any shard.
+        tracing::error!(error = %failed, "the process ends; the next start finds out what is on disk");
+        std::process::abort();
+    })
+    .detach();
+}
+
+/// Waits until nothing is on its way. False when the broker lost patience.
+async fn drain(shard: &Rc<Shard>, stage: &Stage) -> bool {
+    shard.stop();
+    loop {
+        if shard.is_idle() && !shard.checkpointing.get() {
+            return true;
+        }
+        if stage.get() >= stage::FINISH {
+            return false;
+        }
+        compio::time::sleep(DRAIN_PAUSE).await;
+    }
+}
+
+/// Lets every client have its answers, and ends the connections.
+async fn close_connections(shard: &Rc<Shard>) {
+    let open: Vec<_> = shard.connections.borrow().iter().cloned().collect();
+    for connection in &open {
+        connection.close();
+    }
+    for _ in 0..20 {
+        if open.iter().all(|connection| connection.outbox.bytes() == 0) {
+            break;
+        }
+        compio::time::sleep(DRAIN_PAUSE).await;
+    }
+    for connection in open {
+        connection.abort();
+    }
+    yield_now().await;
+}
+
+/// The last checkpoint: the next start has nothing to replay.
+async fn finish(shard: &Rc<Shard>) -> Result<(), laneway_storage::StorageError> {
+    while shard.checkpointing.get() {
+        shard.checkpoint_bell.wait().await;
+    }
+    let draft = checkpoint::freeze(shard);
+    checkpoint::complete(shard, draft).await.map(drop)
+}
