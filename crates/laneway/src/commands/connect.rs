@@ -16,10 +16,10 @@ pub fn sign_in(args: &ConnectionArgs) -> Result<Client, CommandError> {
 
 /// Connects without signing in: enough for a ping.
 pub fn visit(args: &ConnectionArgs) -> Result<Client, CommandError> {
-    // A visit needs no password, but the arguments insist on one.
-    let mut args = args.clone();
-    args.password.get_or_insert_default();
-    Ok(Client::connect(settings(&args.resolve()?, None))?)
+    let (host, port) = args.resolve_endpoint()?;
+    let nobody =
+        Connection { host, port, username: String::new(), password: String::new(), timeout: args.timeout };
+    Ok(Client::connect(settings(&nobody, None))?)
 }
 
 fn settings(connection: &Connection, credentials: Option<Credentials>) -> Settings {
