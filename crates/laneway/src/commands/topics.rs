@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::CommandError;
 use super::connect::{self, identifier};
-use super::output::{Row, Style, moment_text, write_json, write_rows};
+use super::output::{Row, Style, moment_text, printable, write_json, write_rows};
 use super::streams::{self, numbers, say};
 use crate::cli::{
     CreateTopicArgs, ListTopicsArgs, Target, TopicArgs, TopicTarget, TopicsArgs, TopicsCommand,
@@ -116,7 +116,11 @@ fn show(args: &TopicArgs) -> Result<(), CommandError> {
             .and_then(|()| writeln!(out))
             .and_then(|()| write_rows(&mut out, style, &partitions))
             .and_then(|()| writeln!(out))
-            .and_then(|()| options.iter().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))),
+            .and_then(|()| {
+                options
+                    .iter()
+                    .try_for_each(|(key, value)| writeln!(out, "{key} = {}", option_text(key, value)))
+            }),
     };
     written.map_err(CommandError::Output)
 }
@@ -135,6 +139,15 @@ pub fn missing(topic: &Target) -> CommandError {
         Target::Name(_) => Status::TopicNameNotFound,
     };
     ClientError::Refused { code: Code::GetTopic, status }.into()
+}
+
+/// An option for people: the largest number stands for no limit. Source: wire protocol, section 3.7.
+fn option_text(key: &str, value: &str) -> String {
+    match key {
+        "message_expiry" if value == u64::MAX.to_string() => "never".to_owned(),
+        "max_topic_size" if value == u64::MAX.to_string() => "unlimited".to_owned(),
+        _ => printable(value),
+    }
 }
 
 #[derive(Debug, Serialize)]
