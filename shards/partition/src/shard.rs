@@ -34,7 +34,9 @@ const MESSAGES_PER_TURN_MAX: usize = 256;
 /// Checks a password against the stored hash of a user, or against a stand-in when there is no such user. Takes the
 /// same time either way. Slow on purpose: never called on a shard's thread.
 #[derive(Clone)]
-pub struct PasswordCheck(Arc<dyn Fn(&str, Option<&str>) -> bool + Send + Sync>);
+pub struct PasswordCheck(Arc<Check>);
+
+type Check = dyn Fn(&str, Option<&str>) -> bool + Send + Sync;
 
 impl PasswordCheck {
     /// Wraps the check that the broker was built with.
@@ -53,6 +55,14 @@ impl std::fmt::Debug for PasswordCheck {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PasswordCheck(..)")
     }
+}
+
+/// A shard has more requests waiting than it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the mailbox of shard {} is full", shard.0)]
+pub struct QueueFull {
+    /// The shard.
+    pub shard: ShardId,
 }
 
 /// How a client reaches this node.
@@ -411,9 +421,11 @@ impl Shard {
         }
     }
 
-    /// Sends what may be refused. Gives it back when the shard's queue is full: nothing happened.
-    pub fn try_send(&self, to: ShardId, message: Message) -> Result<(), Refused<Message>> {
-        self.posts[usize::from(to.0)].send(Class::Request, message)
+    /// Sends what may be refused: nothing happened then.
+    pub fn try_send(&self, to: ShardId, message: Message) -> Result<(), QueueFull> {
+        self.posts[usize::from(to.0)]
+            .send(Class::Request, message)
+            .map_err(|Refused(_)| QueueFull { shard: to })
     }
 
     fn send_late(&self) {

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use laneway_mailbox::Refused;
 use laneway_metadata::planner::Planner;
 use laneway_metadata::replies::CommittedReply;
 use laneway_metadata::views::Replicas;
@@ -50,7 +49,7 @@ impl Shard {
         }
         let request =
             MetadataRequest { reply_to, user: binding.user, protocol: binding.protocol, body: frame.body };
-        if let Err(Refused(_)) = self.try_send(ShardId(0), Message::Metadata(Box::new(request))) {
+        if self.try_send(ShardId(0), Message::Metadata(Box::new(request))).is_err() {
             self.refuse_here(reply_to, Status::TransientNotAccepted);
         }
     }

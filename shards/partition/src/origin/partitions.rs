@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Buf;
-use laneway_mailbox::{Class, Refused};
+use laneway_mailbox::Class;
 use laneway_metadata::PartitionPlace;
 use laneway_metadata::permissions::Rule;
 use laneway_reads::{Deadlines, DeferredTimes, Requester, SessionKey, Strategy};
@@ -82,7 +82,7 @@ impl Shard {
             return;
         }
         let reply_to = request.reply_to;
-        if let Err(Refused(_)) = self.try_send(owner, Message::Partition(Box::new(request))) {
+        if self.try_send(owner, Message::Partition(Box::new(request))).is_err() {
             self.refuse_here(reply_to, Status::TransientNotAccepted);
         }
     }
