@@ -11,7 +11,8 @@ use laneway_transport::{OutFrame, Outbox, Signal, listener};
 use laneway_wire::protocol::ProtocolVersion;
 use laneway_wire::{ClientId, RequestNumber, SessionEpoch, UserId};
 
-use crate::message::ShardId;
+use crate::message::{PartitionRequest, ShardId};
+use crate::progress::Progress;
 
 /// Bits of a connection's number that count the connections of its shard.
 const COUNT_BITS: u32 = 24;
@@ -44,6 +45,8 @@ pub struct Connection {
     settled: Signal,
     /// Deferred reads that an owner holds, by request number: where a cancel goes.
     deferred: RefCell<BTreeMap<RequestNumber, ShardId>>,
+    /// What keeps the order of a consumer's progress.
+    pub progress: RefCell<Progress<PartitionRequest>>,
 }
 
 impl Connection {
@@ -166,6 +169,7 @@ impl Connections {
             in_flight: Cell::new(0),
             settled: Signal::default(),
             deferred: RefCell::default(),
+            progress: RefCell::default(),
         });
         self.open.insert(id, connection.clone());
         connection

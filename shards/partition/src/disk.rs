@@ -11,9 +11,6 @@ use crate::clock;
 use crate::owner::DiskRead;
 use crate::shard::Shard;
 
-/// Polls that read at once on one shard. Each holds at most one reply's bytes and one chunk.
-const READS_MAX: usize = 8;
-
 /// Bytes that one step reads.
 const CHUNK_BYTES: u64 = 1024 * 1024;
 
@@ -28,7 +25,7 @@ impl Shard {
     /// Reads segments for a poll, now or when its turn comes.
     pub fn read_segments(self: &Rc<Self>, id: WaiterId) {
         self.reads.waiting.borrow_mut().push_back(id);
-        if self.reads.running.get() < READS_MAX {
+        if self.reads.running.get() < self.settings.reads_at_once {
             self.reads.running.set(self.reads.running.get() + 1);
             let shard = self.clone();
             compio::runtime::spawn(async move { shard.run_reads().await }).detach();

@@ -20,6 +20,7 @@ pub mod message;
 pub mod origin;
 pub mod owner;
 pub mod process;
+pub mod progress;
 pub mod reply;
 pub mod shard;
 

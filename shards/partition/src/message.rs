@@ -260,6 +260,19 @@ pub struct PartitionUsage {
     pub messages: u64,
 }
 
+impl Work {
+    /// Whose progress the work changes or follows, if any: such work of one connection runs in order.
+    pub fn progress_of(&self) -> Option<&ConsumerKey> {
+        match self {
+            Work::Append { .. } => None,
+            Work::Poll(poll) => (poll.commit || poll.strategy == Strategy::Next).then_some(&poll.consumer),
+            Work::StoreOffset { consumer, .. }
+            | Work::DeleteOffset { consumer, .. }
+            | Work::GetOffset { consumer } => Some(consumer),
+        }
+    }
+}
+
 impl ReplyTo {
     /// The request that is answered.
     pub fn request(&self) -> RequestNumber {

@@ -213,7 +213,7 @@ impl Shard {
         let reply_to = self.reply_to(connection, &header);
         connection.begin();
         if operation.is_partition() {
-            self.serve_partition_write(reply_to, binding, operation, frame);
+            self.serve_partition_write(connection, reply_to, binding, operation, frame);
         } else {
             self.serve_metadata_write(reply_to, binding, operation, frame);
         }
@@ -251,14 +251,29 @@ impl Shard {
     }
 
     /// Puts an answer into the outbox of a connection of this shard.
-    pub(crate) fn deliver_here(&self, to: ReplyTo, frame: Option<OutFrame>) {
+    pub(crate) fn deliver_here(self: &Rc<Self>, to: ReplyTo, frame: Option<OutFrame>) {
         let connection = self.connections.borrow().get(to.connection).cloned();
         let Some(connection) = connection else { return };
         connection.undefer(to.request());
+        if to.echo.header().operation() == Some(Operation::Logout) && self.has_ended(&connection) {
+            self.leave_session(&connection);
+        }
         match frame {
             Some(frame) => connection.finish(frame),
             None => connection.settle(),
         }
+        let next = connection.progress.borrow_mut().leave(to.request());
+        if let Some(next) = next {
+            self.serve_next(&connection, next);
+        }
+    }
+
+    /// Whether the session that a connection is bound to is over.
+    fn has_ended(&self, connection: &Connection) -> bool {
+        self.catch_up();
+        let metadata = self.metadata();
+        let live = |binding: Binding| metadata.sessions().live(binding.client, binding.session).is_some();
+        connection.binding().is_some_and(|binding| !live(binding))
     }
 
     /// Evicts a connection of this shard.
@@ -270,7 +285,7 @@ impl Shard {
     }
 
     /// Refuses a counted request of this shard's connection.
-    pub(crate) fn refuse_here(&self, to: ReplyTo, status: Status) {
+    pub(crate) fn refuse_here(self: &Rc<Self>, to: ReplyTo, status: Status) {
         self.deliver_here(to, Some(to.echo.refusal(status)));
     }
 

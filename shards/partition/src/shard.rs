@@ -95,6 +95,8 @@ pub struct ShardSettings {
     pub waiters: WaiterLimits,
     /// Most bytes of records in one reply.
     pub read_bytes_max: u32,
+    /// Polls that read segments at once, at least 1. Each holds at most one reply's bytes and one chunk.
+    pub reads_at_once: usize,
     /// What a partition remembers.
     pub lane_limits: LaneLimits,
     /// Batches that stay in memory after they reached their segments, bytes.
@@ -163,6 +165,7 @@ impl Shard {
     ) -> Rc<Self> {
         assert!(posts.len() == usize::from(settings.shards), "there is a way to every shard");
         assert!(lane.is_some() == (settings.id == ShardId(0)), "shard 0 runs the metadata lane");
+        assert!(settings.reads_at_once > 0, "a read that begins must end");
         let connections = RefCell::new(Connections::new(settings.id));
         let shard = Rc::new(Self {
             settings,

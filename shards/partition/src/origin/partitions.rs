@@ -23,6 +23,7 @@ use crate::clock;
 use crate::connections::{Binding, Connection};
 use crate::core::{ConsumerKey, ConsumerKind, Identity};
 use crate::message::{Message, PartitionRequest, PollWork, ReplyTo, Work};
+use crate::progress::ProgressKey;
 use crate::shard::Shard;
 
 /// How long an immediate poll may take to answer, microseconds.
@@ -39,6 +40,7 @@ enum Need {
 impl Shard {
     pub(super) fn serve_partition_write(
         self: &Rc<Self>,
+        connection: &Connection,
         reply_to: ReplyTo,
         binding: Binding,
         operation: Operation,
@@ -50,32 +52,48 @@ impl Shard {
             Operation::DeleteConsumerOffset => self.plan_delete(reply_to, &binding, &frame),
             _ => Err(Status::InvalidCommand),
         };
-        match request {
-            Ok(request) => self.send_to_owner(request),
-            Err(status) => self.refuse_here(reply_to, status),
-        }
+        self.serve_planned(connection, reply_to, request);
     }
 
-    /// A poll, immediate or deferred.
-    pub(super) fn serve_poll(
+    /// Serves a request that passed its checks, when its turn comes; answers one that did not.
+    pub(super) fn serve_planned(
         self: &Rc<Self>,
         connection: &Connection,
         reply_to: ReplyTo,
-        binding: Binding,
         planned: Result<PartitionRequest, Status>,
     ) {
-        debug_assert!(connection.binding() == Some(binding), "the poll belongs to the connection's session");
-        match planned {
-            Ok(request) => {
-                connection.defer(reply_to.request(), self.owner_of(request.lane));
-                self.send_to_owner(request);
+        let request = match planned {
+            Ok(request) => request,
+            Err(status) => return self.refuse_here(reply_to, status),
+        };
+        let request = match request.work.progress_of() {
+            Some(consumer) => {
+                let key = ProgressKey { partition: request.key, consumer: consumer.clone() };
+                connection.progress.borrow_mut().enter(key, reply_to.request(), request)
             }
-            Err(status) => self.refuse_here(reply_to, status),
+            None => Some(request),
+        };
+        if let Some(request) = request {
+            self.send_to_owner(connection, request);
         }
     }
 
-    pub(super) fn send_to_owner(self: &Rc<Self>, request: PartitionRequest) {
+    /// The turn of a request that waited for an earlier one of the same consumer.
+    pub(super) fn serve_next(self: &Rc<Self>, connection: &Connection, request: PartitionRequest) {
+        match &request.work {
+            // The client has stopped waiting: nothing is read for it.
+            Work::Poll(poll) if clock::now() >= poll.deadlines.request => {
+                self.refuse_here(request.reply_to, Status::TransientNotAccepted);
+            }
+            _ => self.send_to_owner(connection, request),
+        }
+    }
+
+    fn send_to_owner(self: &Rc<Self>, connection: &Connection, request: PartitionRequest) {
         let owner = self.owner_of(request.lane);
+        if matches!(request.work, Work::Poll(_)) {
+            connection.defer(request.reply_to.request(), owner);
+        }
         if owner == self.settings.id {
             // In place: an own partition costs no message.
             self.owner.borrow_mut().handle_request(clock::now(), clock::wall(), request);
@@ -232,6 +250,12 @@ impl Shard {
         binding: &Binding,
         header: &RequestHeader,
     ) {
+        let waiting = connection.progress.borrow_mut().cancel(header.request);
+        if let Some(PartitionRequest { reply_to, work: Work::Poll(poll), .. }) = waiting {
+            // It waited for its turn and did nothing. A committing one is owed an answer.
+            let frame = poll.commit.then(|| reply_to.echo.refusal(Status::TransientNotAccepted));
+            return self.deliver_here(reply_to, frame);
+        }
         let Some(owner) = connection.deferred(header.request) else { return };
         let requester = Requester {
             connection: connection.id,

@@ -45,16 +45,16 @@ impl Shard {
         match code {
             Code::PollMessages => {
                 let planned = self.plan_poll(reply_to, &binding, &frame);
-                self.serve_poll(connection, reply_to, binding, planned);
+                self.serve_planned(connection, reply_to, planned);
             }
             Code::PollMessagesDeferred => {
                 let planned = self.plan_deferred_poll(reply_to, &binding, &frame);
-                self.serve_poll(connection, reply_to, binding, planned);
+                self.serve_planned(connection, reply_to, planned);
             }
-            Code::GetConsumerOffset => match self.plan_get_offset(reply_to, &binding, &frame) {
-                Ok(request) => self.send_to_owner(request),
-                Err(status) => self.refuse_here(reply_to, status),
-            },
+            Code::GetConsumerOffset => {
+                let planned = self.plan_get_offset(reply_to, &binding, &frame);
+                self.serve_planned(connection, reply_to, planned);
+            }
             Code::GetPartitionRoute => match self.route(&binding, &frame.body) {
                 Ok(route) => self.answer(reply_to, route),
                 Err(status) => self.refuse_here(reply_to, status),
@@ -99,7 +99,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn answer(&self, reply_to: ReplyTo, payload: impl FnOnce(&mut bytes::BytesMut)) {
+    pub(super) fn answer(self: &Rc<Self>, reply_to: ReplyTo, payload: impl FnOnce(&mut bytes::BytesMut)) {
         let frame = reply_to.echo.read(self.metadata().applied(), payload);
         self.deliver_here(reply_to, Some(frame));
     }
@@ -120,7 +120,7 @@ impl Shard {
         ClusterMetadata { name: CLUSTER_NAME, nodes: vec![node] }
     }
 
-    fn describe_options(&self, reply_to: ReplyTo, binding: &Binding, frame: &Frame) {
+    fn describe_options(self: &Rc<Self>, reply_to: ReplyTo, binding: &Binding, frame: &Frame) {
         match DescribeOptions::parse(&frame.body) {
             Ok(request) => {
                 let factor = self.settings.plan.replication_factor_default;
@@ -130,7 +130,12 @@ impl Shard {
         }
     }
 
-    async fn serve_stream(&self, reply_to: ReplyTo, binding: &Binding, frame: &Frame) -> Result<(), Status> {
+    async fn serve_stream(
+        self: &Rc<Self>,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: &Frame,
+    ) -> Result<(), Status> {
         let request = GetStream::parse(&frame.body).map_err(|error| error.status())?;
         let metadata = self.metadata();
         let Ok(stream) = metadata.stream(request.stream) else {
@@ -148,7 +153,7 @@ impl Shard {
         Ok(())
     }
 
-    async fn serve_streams(&self, reply_to: ReplyTo, binding: &Binding) -> Result<(), Status> {
+    async fn serve_streams(self: &Rc<Self>, reply_to: ReplyTo, binding: &Binding) -> Result<(), Status> {
         let metadata = self.metadata();
         metadata.permit(binding.user, Rule::ListStreams)?;
         let usage = self.usage(UsageScope::Node).await?;
@@ -160,7 +165,12 @@ impl Shard {
         Ok(())
     }
 
-    async fn serve_topic(&self, reply_to: ReplyTo, binding: &Binding, frame: &Frame) -> Result<(), Status> {
+    async fn serve_topic(
+        self: &Rc<Self>,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: &Frame,
+    ) -> Result<(), Status> {
         let request = GetTopic::parse(&frame.body).map_err(|error| error.status())?;
         let metadata = self.metadata();
         let Ok((stream, topic)) = metadata.topic(request.stream, request.topic) else {
@@ -180,7 +190,12 @@ impl Shard {
         Ok(())
     }
 
-    async fn serve_topics(&self, reply_to: ReplyTo, binding: &Binding, frame: &Frame) -> Result<(), Status> {
+    async fn serve_topics(
+        self: &Rc<Self>,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        frame: &Frame,
+    ) -> Result<(), Status> {
         let request = GetTopics::parse(&frame.body).map_err(|error| error.status())?;
         let metadata = self.metadata();
         let Ok(stream) = metadata.stream(request.stream) else {
@@ -199,7 +214,7 @@ impl Shard {
     }
 
     async fn serve_clients(
-        &self,
+        self: &Rc<Self>,
         reply_to: ReplyTo,
         binding: &Binding,
         only: Option<u32>,

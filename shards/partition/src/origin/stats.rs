@@ -1,5 +1,7 @@
 //! GetStats: what the node holds and what the process uses.
 
+use std::rc::Rc;
+
 use laneway_metadata::permissions::Rule;
 use laneway_wire::Status;
 use laneway_wire::reply::{Record, Stats};
@@ -11,7 +13,11 @@ use crate::process;
 use crate::shard::Shard;
 
 impl Shard {
-    pub(super) async fn serve_stats(&self, reply_to: ReplyTo, binding: &Binding) -> Result<(), Status> {
+    pub(super) async fn serve_stats(
+        self: &Rc<Self>,
+        reply_to: ReplyTo,
+        binding: &Binding,
+    ) -> Result<(), Status> {
         self.metadata().permit(binding.user, Rule::Servers)?;
         let usage = self.usage(UsageScope::Node).await?;
         let clients = self.clients().await?.len();
