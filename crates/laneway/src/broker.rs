@@ -392,6 +392,7 @@ impl SettingsOfAll<'_> {
                 session_max: config.reads.pending_per_session_max as usize,
             },
             read_bytes_max: config.reads.read_bytes_max,
+            reads_at_once: reads_at_once(config),
             lane_limits: lane_limits(config),
             cache_bytes: config.storage.tail_bytes_max,
             address: self.address.clone(),
@@ -407,6 +408,12 @@ fn lane_limits(config: &Config) -> LaneLimits {
         sessions_max: config.partition.dedup_sessions_max as usize,
         ..LaneLimits::default()
     }
+}
+
+/// Reads that fit into the memory for answers. One always may: the largest answer is no larger than that memory.
+fn reads_at_once(config: &Config) -> usize {
+    let reads = config.reads.inflight_bytes_max / u64::from(config.reads.read_bytes_max);
+    usize::try_from(reads).unwrap_or(usize::MAX).max(1)
 }
 
 fn group_limits(config: &Config) -> GroupLimits {
