@@ -143,7 +143,11 @@ impl Metadata {
         };
         self.applied = op;
         self.applied_at = timestamp;
-        debug_assert!(!self.check_is_due() || invariants::check(self) == Ok(()), "{:?}", invariants::check(self));
+        debug_assert!(
+            !self.check_is_due() || invariants::check(self) == Ok(()),
+            "{:?}",
+            invariants::check(self)
+        );
         Outcome { answer, effects }
     }
 
