@@ -114,6 +114,12 @@ impl Broker {
         let tcp = self.address.map_or_else(|| "127.0.0.1:0".to_owned(), |address| address.to_string());
         let log = self.open_log();
         let mut command = Command::new(&self.settings.binary);
+        // The broker reads its settings from variables of this name and refuses the ones it does not know, such as ours.
+        for (name, _) in std::env::vars_os() {
+            if ["LANEWAY_", "IGGY_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                command.env_remove(name);
+            }
+        }
         command
             .arg("serve")
             .arg("--data-dir")
