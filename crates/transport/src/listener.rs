@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use compio::net::{TcpListener, TcpStream};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -14,6 +14,13 @@ const BACKLOG: i32 = 1024;
 /// Pause after an accept that failed for want of descriptors or memory: long enough not to spin, short enough to
 /// recover at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a busy address is tried again. The sockets of a killed process stay for a moment, because the kernel ends
+/// the operations of its rings after it ends the process; a restart must not fail on them.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+
+/// Pause between two tries.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +52,10 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Binds `address`; port 0 lets the kernel choose. The first socket is bound without port sharing: two brokers of
+    /// Binds `address`; port 0 lets the kernel choose. Blocks for up to two seconds while the address is busy. The first socket is bound without port sharing: two brokers of
     /// one user on one port would otherwise silently share its connections.
     pub fn new(address: SocketAddr) -> Result<Self, BindError> {
-        let exclusive = bind(address, false).map_err(|source| refused(address, source))?;
+        let exclusive = bind_patiently(address).map_err(|source| refused(address, source))?;
         let address = local_address(&exclusive).map_err(|source| refused(address, source))?;
         drop(exclusive);
         let probe = bind(address, true).map_err(|source| refused(address, source))?;
@@ -73,6 +80,18 @@ impl Bound {
     /// Closes the socket that held the port while the shards were made.
     pub fn release(self) {
         drop(self.probe);
+    }
+}
+
+fn bind_patiently(address: SocketAddr) -> io::Result<Socket> {
+    let end = Instant::now() + BUSY_MAX;
+    loop {
+        match bind(address, false) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            result => return result,
+        }
     }
 }
 
