@@ -307,7 +307,8 @@ mod tests {
             Mutation::CreateTopic {
                 stream: Ref::Name("orders".into()),
                 name: "new".into(),
-                options: OptionSet::created(crate::options::Scope::Topic, [], 1).to_records(),
+                options: OptionSet::created(crate::options::Scope::Topic, [], &Default::default())
+                    .to_records(),
                 lanes: vec![LaneId(5), LaneId(6)],
             },
         )

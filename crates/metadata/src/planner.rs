@@ -12,7 +12,7 @@ use crate::limits::PARTITIONS_PER_REQUEST_MAX;
 use crate::metadata::Metadata;
 use crate::names::RefKey;
 use crate::options::admission::{RawOption, Refusal, admit_create};
-use crate::options::{Key, OptionSet, Scope, TopicSettings};
+use crate::options::{Key, OptionDefaults, OptionSet, Scope, TopicSettings};
 use crate::permissions::Rule;
 
 /// What the node was set to. May differ between nodes and change over time: its effect is written into the command.
@@ -22,13 +22,13 @@ pub struct PlanSettings {
     pub partitions_max: u64,
     /// Nodes of the cluster; the most that `replication_factor` may be.
     pub nodes: u32,
-    /// `replication_factor` of topics that name none.
-    pub replication_factor_default: u32,
+    /// What topics get for the options that their creator left out.
+    pub option_defaults: OptionDefaults,
 }
 
 impl Default for PlanSettings {
     fn default() -> Self {
-        Self { partitions_max: 0, nodes: 1, replication_factor_default: 1 }
+        Self { partitions_max: 0, nodes: 1, option_defaults: OptionDefaults::default() }
     }
 }
 
@@ -51,8 +51,7 @@ impl Planner<'_> {
             // No node of this build holds a server key, so there is nothing to wrap a stream key with.
             return Err(Refusal::of_key(Status::StreamEncryptionUnavailable, Key::EncryptionKey.name()));
         }
-        let options =
-            OptionSet::created(Scope::Stream, admitted.explicit, self.settings.replication_factor_default);
+        let options = OptionSet::created(Scope::Stream, admitted.explicit, &self.settings.option_defaults);
         Ok(Mutation::CreateStream { name: name.to_owned(), options: options.to_records() })
     }
 
@@ -73,8 +72,7 @@ impl Planner<'_> {
             return Err(Status::TooManyPartitions.into());
         }
         let admitted = admit_create(Scope::Topic, name, &RawOption::of_block(options))?;
-        let options =
-            OptionSet::created(Scope::Topic, admitted.explicit, self.settings.replication_factor_default);
+        let options = OptionSet::created(Scope::Topic, admitted.explicit, &self.settings.option_defaults);
         let settings = TopicSettings::of(&options);
         self.check_topic(&settings, partitions_count)?;
 

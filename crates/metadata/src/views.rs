@@ -11,7 +11,7 @@ use laneway_wire::{
 };
 
 use crate::metadata::Metadata;
-use crate::options::{Scope, describe};
+use crate::options::{OptionDefaults, Scope, describe};
 use crate::replies::{CommittedReply, ReplyBody, StreamCreated, TopicCreated};
 use crate::streams::Stream;
 use crate::topics::Topic;
@@ -173,15 +173,15 @@ impl CommittedReply {
     }
 }
 
-/// Appends the answer to DescribeOptions for a connection of `version`.
+/// Appends the answer to DescribeOptions for a connection of `version`. `defaults` is what the answering node is set to.
 pub fn put_descriptions(
     out: &mut BytesMut,
     scope: Scope,
     version: ProtocolVersion,
-    replication_factor_default: u32,
+    defaults: &OptionDefaults,
 ) {
     let rows: Vec<_> = describe(scope, version).collect();
-    let defaults: Vec<_> = rows.iter().map(|row| row.default_value(replication_factor_default)).collect();
+    let defaults: Vec<_> = rows.iter().map(|row| row.default_value(defaults)).collect();
     let descriptors: Vec<_> = rows
         .iter()
         .zip(&defaults)

@@ -1,7 +1,7 @@
 //! The same ops give the same state, whether they are applied in one run or across snapshots.
 
 use laneway_metadata::options::set::OptionSet;
-use laneway_metadata::options::{Key, OptionValue, Scope};
+use laneway_metadata::options::{Key, OptionDefaults, OptionValue, Scope};
 use laneway_metadata::{
     Command, CreateRoot, EndReason, EndSessions, Metadata, Mutation, Outcome, PasswordHash, ROOT,
     ROOT_CREATED_AT, Ref, Register, RequestIdentity, SessionId, Settings, SnapshotError, Verifier,
@@ -43,7 +43,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         2 => reference().prop_map(|stream| Mutation::DeleteStream { stream }),
         8 => (reference(), name(), topic_options, lanes(0)).prop_map(|(stream, name, explicit, lanes)| {
             let mut options = Vec::new();
-            for (key, entry) in OptionSet::created(Scope::Topic, explicit, 1).iter() {
+            for (key, entry) in OptionSet::created(Scope::Topic, explicit, &OptionDefaults::default()).iter() {
                 options.push(laneway_metadata::options::set::OptionRecord {
                     key: key.to_owned(),
                     value: entry.value.clone(),

@@ -7,6 +7,7 @@ use laneway_wire::Status;
 use laneway_wire::options::Options;
 
 use super::catalog::{Key, REFUSED_KEY_CHARS_MAX, Scope, Storage, Visibility};
+use super::defaults::OptionDefaults;
 use super::set::{OptionEntry, OptionSet};
 use super::value::{self, Canonical, OptionValue, canonical};
 use crate::limits;
@@ -105,7 +106,8 @@ pub fn admit_create(scope: Scope, column: &str, block: &[RawOption<'_>]) -> Resu
     Ok(admitted)
 }
 
-/// Checks the block and the reset list of an update. `current` holds what the resource stores now.
+/// Checks the block and the reset list of an update. `current` holds what the resource stores now, `defaults` what a key
+/// that is reset gets.
 ///
 /// Errors: [`Refusal`], first by the order of section 10.5, steps 1 to 8.
 pub fn admit_update(
@@ -113,7 +115,7 @@ pub fn admit_update(
     block: &[RawOption<'_>],
     reset: &[&str],
     current: &OptionSet,
-    replication_factor_default: u32,
+    defaults: &OptionDefaults,
 ) -> Result<AdmittedPatch, Refusal> {
     if block.is_empty() && reset.is_empty() {
         return Err(Status::InvalidCommand.into());
@@ -147,16 +149,16 @@ pub fn admit_update(
     if patch == AdmittedPatch::default() {
         return Err(Status::InvalidCommand.into());
     }
-    fits(&patch.applied_to(current, replication_factor_default))?;
+    fits(&patch.applied_to(current, defaults))?;
     Ok(patch)
 }
 
 impl AdmittedPatch {
     /// The stored options after the update. Columns are not part of them.
-    pub fn applied_to(&self, current: &OptionSet, replication_factor_default: u32) -> OptionSet {
+    pub fn applied_to(&self, current: &OptionSet, defaults: &OptionDefaults) -> OptionSet {
         let mut set = current.clone();
         for key in &self.reset {
-            if let Some(value) = key.descriptor().default_value(replication_factor_default) {
+            if let Some(value) = key.descriptor().default_value(defaults) {
                 set.insert(key.name(), OptionEntry { value, explicit: false });
             }
         }
@@ -231,7 +233,8 @@ mod tests {
     }
 
     fn update(scope: Scope, block: &[RawOption<'_>], reset: &[&str]) -> Result<AdmittedPatch, u32> {
-        admit_update(scope, block, reset, &OptionSet::default(), 1).map_err(|refusal| refusal.status.number())
+        admit_update(scope, block, reset, &OptionSet::default(), &OptionDefaults::default())
+            .map_err(|refusal| refusal.status.number())
     }
 
     #[test]
@@ -286,15 +289,17 @@ mod tests {
 
     #[test]
     fn a_patch_moves_keys_between_explicit_and_derived() {
-        let current = OptionSet::created(Scope::Topic, [(Key::MaxTopicSize, OptionValue::u64(5 << 30))], 1);
+        let explicit = [(Key::MaxTopicSize, OptionValue::u64(5 << 30))];
+        let current = OptionSet::created(Scope::Topic, explicit, &OptionDefaults::default());
+        let defaults = OptionDefaults { max_topic_size: 7 << 30, ..OptionDefaults::default() };
         let block = [text("message_expiry", "5s"), text("name", "renamed")];
-        let patch = admit_update(Scope::Topic, &block, &["max_topic_size"], &current, 1).unwrap();
+        let patch = admit_update(Scope::Topic, &block, &["max_topic_size"], &current, &defaults).unwrap();
         assert_eq!(patch.columns, [(Key::Name, "renamed".to_owned())]);
-        let after = patch.applied_to(&current, 1);
+        let after = patch.applied_to(&current, &defaults);
         let expiry = after.entry("message_expiry").unwrap();
         assert_eq!((expiry.explicit, expiry.value.as_u64()), (true, Some(5_000_000)));
         let size = after.entry("max_topic_size").unwrap();
-        assert_eq!((size.explicit, size.value.as_u64()), (false, Some(u64::MAX)));
+        assert_eq!((size.explicit, size.value.as_u64()), (false, Some(7 << 30)));
     }
 
     #[test]
@@ -313,8 +318,14 @@ mod tests {
                 OptionEntry { value: OptionValue::bool(true), explicit: true },
             );
         }
-        let refusal =
-            admit_update(Scope::Topic, &[text("message_expiry", "5s")], &[], &current, 1).unwrap_err();
+        let refusal = admit_update(
+            Scope::Topic,
+            &[text("message_expiry", "5s")],
+            &[],
+            &current,
+            &OptionDefaults::default(),
+        )
+        .unwrap_err();
         assert_eq!(refusal.status, Status::OptionsBlockTooLarge);
     }
 }

@@ -3,7 +3,7 @@
 
 use laneway_wire::ProtocolVersion;
 
-use super::settings;
+use super::defaults::OptionDefaults;
 use super::value::{self, OptionValue};
 
 /// Longest key that a refusal echoes, in characters. A refused key is as long as its sender wanted it.
@@ -48,8 +48,8 @@ pub enum DefaultValue {
     U32(u32),
     /// A yes or no.
     Bool(bool),
-    /// The replication factor that the server is set to.
-    ReplicationFactor,
+    /// What the server is set to: [`OptionDefaults`].
+    Server,
 }
 
 /// One row of the catalogue.
@@ -94,15 +94,15 @@ impl Descriptor {
             | u8::from(self.critical) << 4
     }
 
-    /// The default in the stored kind. `replication_factor_default` is the server's setting.
-    pub fn default_value(&self, replication_factor_default: u32) -> Option<OptionValue> {
+    /// The default in the stored kind. `defaults` is what the server is set to.
+    pub fn default_value(&self, defaults: &OptionDefaults) -> Option<OptionValue> {
         match self.default {
             DefaultValue::None => None,
             DefaultValue::Text(text) => Some(OptionValue::text(text)),
             DefaultValue::U64(number) => Some(OptionValue::u64(number)),
             DefaultValue::U32(number) => Some(OptionValue::u32(number)),
             DefaultValue::Bool(flag) => Some(OptionValue::bool(flag)),
-            DefaultValue::ReplicationFactor => Some(OptionValue::u32(replication_factor_default)),
+            DefaultValue::Server => defaults.value(self.key),
         }
     }
 }
@@ -252,7 +252,7 @@ pub static CATALOG: [Descriptor; 20] = [
             Key::MessageExpiry,
             "message_expiry",
             value::UINT64,
-            DefaultValue::U64(settings::NEVER),
+            DefaultValue::Server,
             "Age in microseconds at which sealed segments may be deleted, or a duration such as 7 days, or none.",
         )
     },
@@ -262,7 +262,7 @@ pub static CATALOG: [Descriptor; 20] = [
             Key::MaxTopicSize,
             "max_topic_size",
             value::UINT64,
-            DefaultValue::U64(settings::UNLIMITED),
+            DefaultValue::Server,
             "Bytes the topic may keep, shared equally by its partitions, or a size such as 10 GiB, or unlimited. \
              At least segment_size.",
         )
@@ -271,21 +271,21 @@ pub static CATALOG: [Descriptor; 20] = [
         Key::SegmentSize,
         "segment_size",
         value::UINT64,
-        DefaultValue::U64(settings::SEGMENT_SIZE_MAX),
+        DefaultValue::Server,
         "Bytes at which a segment is sealed, or a size such as 128 MiB: a multiple of 512, from 1 MiB to 1 GiB.",
     ),
     topic(
         Key::Durability,
         "durability",
         value::STRING,
-        DefaultValue::Text("persisted"),
+        DefaultValue::Server,
         "What an acknowledged message survives. persisted: the loss of power. replicated: the loss of the process.",
     ),
     topic(
         Key::ConsumerOffsetDurability,
         "consumer_offset_durability",
         value::STRING,
-        DefaultValue::Text("persisted"),
+        DefaultValue::Server,
         "What an acknowledged consumer offset survives: persisted or replicated, as for durability.",
     ),
     topic(
@@ -323,7 +323,7 @@ pub static CATALOG: [Descriptor; 20] = [
             Key::ReplicationFactor,
             "replication_factor",
             value::UINT32,
-            DefaultValue::ReplicationFactor,
+            DefaultValue::Server,
             "Nodes that hold each partition, 1 to 32 and at most the number of nodes.",
         )
     },
@@ -387,7 +387,7 @@ mod tests {
             assert_eq!(row.key as usize, index, "{}", row.name);
             assert_eq!(Key::named(row.name), Some(row.key));
             assert!(row.name.len() <= 255 && row.description.len() <= 255);
-            if let Some(default) = row.default_value(1) {
+            if let Some(default) = row.default_value(&OptionDefaults::default()) {
                 assert_eq!(default.kind, row.kind, "{}", row.name);
             }
         }

@@ -7,6 +7,7 @@ use laneway_wire::options::{Block, OptionMap};
 use rkyv::{Archive, Deserialize, Serialize};
 
 use super::catalog::{CATALOG, Key, Scope, Storage, Visibility};
+use super::defaults::OptionDefaults;
 use super::value::OptionValue;
 
 /// Most entries of a block. Source: resources, section 3.
@@ -36,11 +37,11 @@ impl OptionSet {
     pub fn created(
         scope: Scope,
         explicit: impl IntoIterator<Item = (Key, OptionValue)>,
-        replication_factor_default: u32,
+        defaults: &OptionDefaults,
     ) -> Self {
         let mut set = Self::default();
         for row in CATALOG.iter().filter(|row| row.storage == Storage::Map && row.scopes.contains(&scope)) {
-            if let Some(value) = row.default_value(replication_factor_default) {
+            if let Some(value) = row.default_value(defaults) {
                 set.insert(row.key.name(), OptionEntry { value, explicit: false });
             }
         }
@@ -185,7 +186,9 @@ mod tests {
 
     #[test]
     fn a_new_topic_stores_a_default_for_every_key_it_was_not_given() {
-        let set = OptionSet::created(Scope::Topic, [(Key::SegmentSize, OptionValue::u64(1 << 20))], 3);
+        let defaults = OptionDefaults { replication_factor: 3, ..OptionDefaults::default() };
+        let explicit = [(Key::SegmentSize, OptionValue::u64(1 << 20))];
+        let set = OptionSet::created(Scope::Topic, explicit, &defaults);
         let explicit: Vec<_> = set.public(true).map(|(key, _)| key).collect();
         assert_eq!(explicit, ["segment_size"]);
         assert_eq!(set.public(false).count(), 10);
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn records_restore_the_set_and_bad_records_do_not() {
-        let set = OptionSet::created(Scope::Topic, [], 1);
+        let set = OptionSet::created(Scope::Topic, [], &OptionDefaults::default());
         assert_eq!(OptionSet::from_records(set.to_records()), Some(set.clone()));
         let mut twice = set.to_records();
         twice.push(twice[0].clone());

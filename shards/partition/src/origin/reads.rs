@@ -123,8 +123,8 @@ impl Shard {
     fn describe_options(self: &Rc<Self>, reply_to: ReplyTo, binding: &Binding, frame: &Frame) {
         match DescribeOptions::parse(&frame.body) {
             Ok(request) => {
-                let factor = self.settings.plan.replication_factor_default;
-                self.answer(reply_to, |out| put_descriptions(out, request.scope, binding.protocol, factor));
+                let defaults = &self.settings.plan.option_defaults;
+                self.answer(reply_to, |out| put_descriptions(out, request.scope, binding.protocol, defaults));
             }
             Err(error) => self.refuse_here(reply_to, error.status()),
         }
