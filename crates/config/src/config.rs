@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::ConfigError;
+use crate::keys;
 use crate::resolve::Values;
 use crate::secret::Secret;
 use crate::source::Source;
-use crate::units::{format_bytes, format_duration};
-use crate::value::Value;
+use crate::units::format_bytes;
+use crate::value::{self, Value};
 
 /// Everything that can be set. `Config::default()` holds the defaults of the table; whoever embeds the broker may change
 /// fields and calls [`Config::validate`]. Created once, before any thread starts; never changes afterwards.
@@ -24,13 +25,12 @@ pub struct Config {
     pub shards: Option<u16>,
     /// Pin each shard to its core.
     pub pin_cores: bool,
-    /// Data lanes of each shard, at least 1.
+    /// Data lanes of each shard, at least 1. Fixed by the first start of a data directory.
     pub lanes_per_shard: u16,
     pub engine: Engine,
     pub log: Log,
     pub root: Root,
     pub sessions: Sessions,
-    pub heartbeat: Heartbeat,
     pub connections: Connections,
     pub limits: Limits,
     pub partition: PartitionLimits,
@@ -96,14 +96,8 @@ pub struct Root {
 pub struct Sessions {
     /// Life of a session without a connection.
     pub timeout: Duration,
+    /// Fixed by the first start of a data directory.
     pub max: u32,
-}
-
-/// Signs of life of clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// A connection is stale after 1.2 times this without a frame.
-    pub interval: Duration,
 }
 
 /// Client connections of all shards together.
@@ -139,7 +133,7 @@ pub struct Reads {
     pub pending_per_session_max: u32,
     /// Bytes of one answer.
     pub read_bytes_max: u32,
-    /// Bytes of answers of one shard that are not yet sent.
+    /// Bytes of one shard for reads of segments: so many run at once as answers of `read_bytes_max` fit in.
     pub inflight_bytes_max: u64,
 }
 
@@ -147,18 +141,20 @@ pub struct Reads {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Storage {
     pub journal_bytes_max: u64,
-    pub tail_bytes_max: u64,
+    /// Bytes of batches that stay in memory after they reached their segments.
+    pub cache_bytes_max: u64,
 }
 
 /// Options of a new topic whose creator named none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicDefaults {
     pub durability: Durability,
+    pub consumer_offset_durability: Durability,
     /// Bytes; a multiple of 512.
     pub segment_size: u64,
     /// `None`: never.
     pub message_expiry: Option<Duration>,
-    /// Bytes; `None`: unlimited.
+    /// Bytes, at least `segment_size`; `None`: unlimited.
     pub max_topic_size: Option<u64>,
 }
 
@@ -209,7 +205,6 @@ impl Config {
                 dev: read.bool("dev"),
             },
             sessions: Sessions { timeout: read.time("sessions.timeout"), max: read.number("sessions.max") },
-            heartbeat: Heartbeat { interval: read.time("heartbeat.interval") },
             connections: Connections { max: read.count("connections.max") },
             limits: Limits {
                 frame_bytes_max: read.number("limits.frame_bytes_max"),
@@ -229,13 +224,11 @@ impl Config {
             },
             storage: Storage {
                 journal_bytes_max: read.number("storage.journal_bytes_max"),
-                tail_bytes_max: read.number("storage.tail_bytes_max"),
+                cache_bytes_max: read.number("storage.cache_bytes_max"),
             },
             topic: TopicDefaults {
-                durability: match read.choice("topic.durability") {
-                    "replicated" => Durability::Replicated,
-                    _ => Durability::Persisted,
-                },
+                durability: read.durability("topic.durability"),
+                consumer_offset_durability: read.durability("topic.consumer_offset_durability"),
                 segment_size: read.number("topic.segment_size"),
                 message_expiry: read.duration("topic.message_expiry"),
                 max_topic_size: read.count("topic.max_topic_size"),
@@ -244,14 +237,13 @@ impl Config {
         }
     }
 
-    /// Checks what concerns several keys, for a configuration that was put together in code.
-    ///
-    /// The ranges of single fields are the business of the table; code that sets a field keeps to its range.
+    /// Checks ranges, and what concerns several keys, for a configuration that was put together in code.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.check(|_| Source::Default)
+        self.check_ranges(|_| Source::Code)?;
+        self.check(|_| Source::Code)
     }
 
-    /// `source` tells where a key was set, for the message.
+    /// Checks what concerns several keys. `source` tells where a key was set, for the message.
     pub(crate) fn check(&self, source: impl Fn(&str) -> Source) -> Result<(), ConfigError> {
         if self.http.address.is_some() {
             return Err(ConfigError::NoHttp { at: source("http.address") });
@@ -275,13 +267,49 @@ impl Config {
             ("topic.segment_size", self.topic.segment_size),
             ("topic.max_topic_size", self.topic.max_topic_size.unwrap_or(u64::MAX)),
             |bytes| format_bytes(*bytes),
-        )?;
-        // A session that ends before its client counts as stale could not be come back to.
-        ordered(
-            ("heartbeat.interval", self.heartbeat.interval),
-            ("sessions.timeout", self.sessions.timeout),
-            |duration| format_duration(*duration),
         )
+    }
+
+    /// Checks each number against the range of its key: a configuration that was put together in code did not come
+    /// through the parser.
+    fn check_ranges(&self, source: impl Fn(&str) -> Source) -> Result<(), ConfigError> {
+        let count = |number: u32| number.to_string();
+        let bytes = |number: u64| format!("{number} B");
+        let time = |duration: Duration| format!("{} us", duration.as_micros());
+        let (reads, storage, topic) = (&self.reads, &self.storage, &self.topic);
+        let numbers = [
+            ("shards", self.shards.map(|shards| count(shards.into()))),
+            ("lanes_per_shard", Some(count(self.lanes_per_shard.into()))),
+            ("sessions.timeout", Some(time(self.sessions.timeout))),
+            ("sessions.max", Some(count(self.sessions.max))),
+            ("connections.max", self.connections.max.map(count)),
+            ("limits.frame_bytes_max", Some(bytes(self.limits.frame_bytes_max.into()))),
+            ("limits.requests_per_connection_max", Some(count(self.limits.requests_per_connection_max))),
+            ("limits.mailbox_capacity", Some(count(self.limits.mailbox_capacity))),
+            ("partition.dedup_sessions_max", Some(count(self.partition.dedup_sessions_max))),
+            ("partition.consumer_offsets_max", Some(count(self.partition.consumer_offsets_max))),
+            ("reads.wait_max", Some(time(reads.wait_max))),
+            ("reads.pending_per_shard_max", Some(count(reads.pending_per_shard_max))),
+            ("reads.pending_per_session_max", Some(count(reads.pending_per_session_max))),
+            ("reads.read_bytes_max", Some(bytes(reads.read_bytes_max.into()))),
+            ("reads.inflight_bytes_max", Some(bytes(reads.inflight_bytes_max))),
+            ("storage.journal_bytes_max", Some(bytes(storage.journal_bytes_max))),
+            ("storage.cache_bytes_max", Some(bytes(storage.cache_bytes_max))),
+            ("topic.segment_size", Some(bytes(topic.segment_size))),
+            ("topic.message_expiry", topic.message_expiry.map(time)),
+            ("topic.max_topic_size", topic.max_topic_size.map(bytes)),
+            ("shutdown.drain_timeout", Some(time(self.shutdown.drain_timeout))),
+        ];
+        for (name, number) in numbers {
+            let Some(number) = number else { continue };
+            let key = keys::key(name).expect("the names are those of the table");
+            value::parse(key, &number).map_err(|reason| ConfigError::Value {
+                at: source(name),
+                key: key.name,
+                reason,
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -352,6 +380,13 @@ impl Reader<'_> {
         match self.0.get(name) {
             Value::Choice(word) => word,
             other => mismatch(name, other),
+        }
+    }
+
+    fn durability(&self, name: &str) -> Durability {
+        match self.choice(name) {
+            "replicated" => Durability::Replicated,
+            _ => Durability::Persisted,
         }
     }
 

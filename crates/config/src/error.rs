@@ -25,7 +25,7 @@ pub enum ConfigError {
     Shape { at: Source, key: &'static str },
     #[error("{at}: {key} cannot be set here; set {variable} in the environment")]
     Scope { at: Source, key: &'static str, variable: String },
-    #[error("{at}: write --set KEY=VALUE, for example --set heartbeat.interval=10s")]
+    #[error("{at}: write --set KEY=VALUE, for example --set sessions.timeout=30m")]
     Assignment { at: Source },
     #[error("{at}: HTTP is not there yet; set http.address to off (the default) and use TCP")]
     NoHttp { at: Source },

@@ -158,11 +158,11 @@ pub const KEYS: &[Key] = &[
     Key::new("http.address", Kind::Address, "off", "Where the HTTP listener binds. Not there yet: anything but off is refused at start.")
         .or("off")
         .flag("--http"),
-    Key::new("shards", count(1, 1024), "auto", "Number of shards, each one thread. auto: one for each core that the process may use.")
+    Key::new("shards", count(1, 255), "auto", "Number of shards, each one thread. auto: one for each core that the process may use.")
         .or("auto")
         .flag("--shards"),
     Key::new("pin_cores", Kind::Bool, "true", "Pin each shard to its core."),
-    Key::new("lanes_per_shard", count(1, 64), "4", "Data lanes of each shard. Fixed for a data directory by its first start."),
+    Key::new("lanes_per_shard", count(1, 64), "4", "Data lanes of each shard. The first start of a data directory fixes it; later starts keep the lanes that are there."),
     Key::new("engine", Kind::Choice(&["auto", "io_uring", "polling"]), "auto", "I/O engine. auto: io_uring where the kernel allows it, else polling."),
     Key::new("log.filter", Kind::Text { bytes_min: 1, bytes_max: 1024 }, "info", "What to log: a level (error, warn, info, debug, trace) or a filter such as info,laneway_storage=debug.")
         .flag("--log"),
@@ -178,8 +178,7 @@ pub const KEYS: &[Key] = &[
         .alias("IGGY_ROOT_PASSWORD")
         .scope(Scope::Environment),
     Key::new("sessions.timeout", milliseconds(10 * SECOND, 7 * DAY), "15 m", "How long a session without a connection lives, so that a client can come back to it."),
-    Key::new("sessions.max", count(2, 65_536), "8192", "Most sessions at a time. A new one then replaces the longest unattached one, or is refused."),
-    Key::new("heartbeat.interval", milliseconds(SECOND, 3_600 * SECOND), "30 s", "Expected time between two frames of a client; a connection is stale after 1.2 times as long."),
+    Key::new("sessions.max", count(2, 65_536), "8192", "Most sessions at a time; a full table refuses new ones and ends none. Fixed by the first start of a data directory."),
     Key::new("connections.max", count(1, 1_000_000), "auto", "Most client connections at a time; one more is closed at accept. auto: half of the descriptor limit.")
         .or("auto"),
     Key::new("limits.frame_bytes_max", bytes(MIB, 256 * MIB), "64 MiB", "Largest frame that a client may send, header included."),
@@ -191,13 +190,14 @@ pub const KEYS: &[Key] = &[
     Key::new("reads.pending_per_shard_max", count(1, 65_536), "1024", "Most polls that wait on one shard."),
     Key::new("reads.pending_per_session_max", count(1, 4096), "64", "Most polls of one session that wait."),
     Key::new("reads.read_bytes_max", bytes(64 * KIB, 64 * MIB), "16 MiB", "Most bytes that one read returns (a single larger message is still returned whole)."),
-    Key::new("reads.inflight_bytes_max", bytes(MIB, 16 * GIB), "64 MiB", "Bytes of read answers of one shard that are not yet sent."),
+    Key::new("reads.inflight_bytes_max", bytes(MIB, 16 * GIB), "64 MiB", "Memory of one shard for reads of segments: so many run at once as answers of read_bytes_max fit in, at least one."),
     Key::new("storage.journal_bytes_max", Kind::Bytes { min: 4 * MIB, max: 4 * GIB, multiple_of: 4 * KIB }, "64 MiB", "Size of a shard's journal at which a checkpoint starts a new one."),
-    Key::new("storage.tail_bytes_max", bytes(4 * MIB, 64 * GIB), "256 MiB", "Memory of one shard for recent batches, from which tail reads are served."),
+    Key::new("storage.cache_bytes_max", bytes(4 * MIB, 64 * GIB), "64 MiB", "Batches of one shard that stay in memory after a checkpoint wrote them to their segments; reads of them need no disk."),
     Key::new("topic.durability", Kind::Choice(&["persisted", "replicated"]), "persisted", "What an acknowledgement of a new topic means. persisted: on stable storage. replicated: survives a killed process, not a power loss."),
+    Key::new("topic.consumer_offset_durability", Kind::Choice(&["persisted", "replicated"]), "persisted", "What the acknowledgement of a stored offset of a new topic means; values as for topic.durability."),
     Key::new("topic.segment_size", Kind::Bytes { min: MIB, max: GIB, multiple_of: 512 }, "1 GiB", "Size of a segment file of a new topic."),
-    Key::new("topic.message_expiry", milliseconds(1, 36_500 * DAY), "never", "Age at which messages of a new topic are removed.").or("never"),
-    Key::new("topic.max_topic_size", bytes(MIB, 1 << 60), "unlimited", "Size of a new topic above which its oldest segments are removed.").or("unlimited"),
+    Key::new("topic.message_expiry", milliseconds(1, 36_500 * DAY), "never", "Age at which messages of a new topic may be removed.").or("never"),
+    Key::new("topic.max_topic_size", bytes(MIB, 1 << 60), "unlimited", "Size of a new topic above which its oldest segments may be removed. At least topic.segment_size.").or("unlimited"),
     Key::new("shutdown.drain_timeout", milliseconds(0, 3_600 * SECOND), "10 s", "Longest time that a stop waits for requests in progress."),
 ];
 

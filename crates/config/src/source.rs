@@ -14,6 +14,8 @@ pub enum Source {
     Environment { name: String },
     /// A flag of the command line, with its dashes.
     Flag { name: String },
+    /// A field that the program that embeds the broker set.
+    Code,
 }
 
 impl fmt::Display for Source {
@@ -21,6 +23,7 @@ impl fmt::Display for Source {
         match self {
             Self::Default => f.write_str("default"),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Code => f.write_str("configuration in code"),
             Self::Environment { name } | Self::Flag { name } => f.write_str(name),
         }
     }

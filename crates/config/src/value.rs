@@ -199,7 +199,7 @@ mod tests {
         check("shards", "auto", Some(Value::Absent));
         check("shards", "4", Some(Value::Count(4)));
         check("shards", "0", None);
-        check("shards", "1025", None);
+        check("shards", "256", None);
         check("tcp.address", "off", Some(Value::Absent));
         check("tcp.address", "[::]:0", Some(Value::Address("[::]:0".parse().unwrap())));
         check("tcp.address", "localhost:8090", None);
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn errors_name_the_accepted_values_and_no_secret() {
         let error = parse(keys::key("shards").unwrap(), "many").unwrap_err().to_string();
-        assert_eq!(error, "\"many\" is not accepted; write a whole number from 1 to 1024, or auto");
+        assert_eq!(error, "\"many\" is not accepted; write a whole number from 1 to 255, or auto");
         let error = parse(keys::key("root.password").unwrap(), "pw").unwrap_err().to_string();
         assert!(!error.contains("pw"), "{error}");
     }

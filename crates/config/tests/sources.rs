@@ -46,16 +46,16 @@ fn without_any_source_the_defaults_of_the_table_hold() {
 
 #[test]
 fn flag_wins_over_environment_over_file() {
-    let file = "shards = 1\n\n[tcp]\naddress = '127.0.0.1:1'\n[heartbeat]\ninterval = '5 s'\n";
+    let file = "shards = 1\n\n[tcp]\naddress = '127.0.0.1:1'\n[sessions]\ntimeout = '50 s'\n";
     let environment =
         [("LANEWAY_SHARDS", "2"), ("LANEWAY_TCP_ADDRESS", "127.0.0.1:2"), ("LANEWAY_LOG_FILTER", "")];
     let resolved = run(file, &environment, &[flag("--tcp", "tcp.address", "127.0.0.1:3")]).unwrap();
     assert_eq!(resolved.config.tcp.address, Some("127.0.0.1:3".parse().unwrap()));
     assert_eq!(resolved.config.shards, Some(2));
-    assert_eq!(resolved.config.heartbeat.interval, Duration::from_secs(5));
+    assert_eq!(resolved.config.sessions.timeout, Duration::from_secs(50));
     assert_eq!(source_of(&resolved, "tcp.address").to_string(), "--tcp");
     assert_eq!(source_of(&resolved, "shards").to_string(), "LANEWAY_SHARDS");
-    assert_eq!(source_of(&resolved, "heartbeat.interval").to_string(), "laneway.toml:6");
+    assert_eq!(source_of(&resolved, "sessions.timeout").to_string(), "laneway.toml:6");
     assert_eq!(source_of(&resolved, "log.filter"), &Source::Default);
 }
 
@@ -138,7 +138,7 @@ fn bad_values_name_the_place_and_the_accepted_forms() {
         "laneway.toml:1: shards: a single value is needed here, not a list, a table or a date",
     );
     let error = FlagValue::parse_set("shards").unwrap_err().to_string();
-    assert_eq!(error, "--set: write --set KEY=VALUE, for example --set heartbeat.interval=10s");
+    assert_eq!(error, "--set: write --set KEY=VALUE, for example --set sessions.timeout=30m");
 }
 
 #[test]
@@ -195,6 +195,47 @@ fn keys_that_contradict_each_other_are_both_named() {
         &[flag("--tcp", "tcp.address", "off")],
         "tcp.address is off and there is no other listener; set tcp.address, for example to 127.0.0.1:8090",
     );
+}
+
+#[test]
+fn ranges_hold_for_a_configuration_made_in_code_too() {
+    let check = |change: fn(&mut Config), message: &str| {
+        let mut config = Config::default();
+        change(&mut config);
+        assert_eq!(config.validate().map_err(|error| error.to_string()), Err(message.to_owned()));
+    };
+    assert!(Config::default().validate().is_ok());
+    check(
+        |config| config.topic.segment_size = (1 << 20) + 1,
+        "configuration in code: topic.segment_size: \"1048577 B\" is out of range; \
+         write a size from 1 MiB to 1 GiB, a multiple of 512 B",
+    );
+    check(
+        |config| config.reads.read_bytes_max = 0,
+        "configuration in code: reads.read_bytes_max: \"0 B\" is out of range; write a size from 64 KiB to 64 MiB",
+    );
+    check(
+        |config| config.topic.message_expiry = Some(Duration::ZERO),
+        "configuration in code: topic.message_expiry: \"0 us\" is out of range; \
+         write a duration from 1 ms to 36500 d, or never",
+    );
+    check(
+        |config| config.topic.max_topic_size = Some(1 << 29),
+        "topic.segment_size (1 GiB) must not exceed topic.max_topic_size (512 MiB); change one of them",
+    );
+}
+
+#[test]
+fn defaults_of_topics_are_read() {
+    let file = "[topic]\ndurability = 'replicated'\nconsumer_offset_durability = 'Replicated'\nsegment_size = '2 MiB'\n\
+                message_expiry = '7 d'\nmax_topic_size = '2 MiB'\n";
+    let topic = run(file, &[], &[]).unwrap().config.topic;
+    assert_eq!(
+        (topic.durability, topic.consumer_offset_durability),
+        (Durability::Replicated, Durability::Replicated)
+    );
+    assert_eq!((topic.segment_size, topic.max_topic_size), (2 << 20, Some(2 << 20)));
+    assert_eq!(topic.message_expiry, Some(Duration::from_secs(7 * 86_400)));
 }
 
 #[test]

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use laneway_config::{Config, ConfigError};
 use laneway_mailbox::{Capacity, Stage, mailbox};
-use laneway_metadata::limits;
+use laneway_metadata::options::OptionDefaults;
+use laneway_metadata::options::settings::{NEVER, UNLIMITED};
 use laneway_metadata::planner::PlanSettings;
+use laneway_metadata::{Metadata, limits};
 use laneway_reads::WaiterLimits;
 use laneway_shard_metadata::MetadataLane;
 use laneway_shard_partition::core::LaneLimits;
@@ -141,7 +143,7 @@ impl Broker {
         remove_if_there(&runtime_file)?;
         let restored = restore::restore(&directory, lane_limits(&config))?;
 
-        let plan = PlanSettings::default();
+        let plan = plan_settings(&config);
         let session_timeout_us = config.sessions.timeout.as_micros() as u64;
         let lane = MetadataLane::recover(
             restored.metadata_snapshot.as_deref(),
@@ -153,6 +155,7 @@ impl Broker {
         )
         .map_err(RestoreError::from)?;
         let metadata = Arc::new(lane.metadata().clone());
+        warn_of_fixed_settings(&metadata, &config);
         let root = match metadata.root() {
             Some(_) => None,
             None => Some(RootCredentials::decide(&config.root)?),
@@ -394,11 +397,45 @@ impl SettingsOfAll<'_> {
             read_bytes_max: config.reads.read_bytes_max,
             reads_at_once: reads_at_once(config),
             lane_limits: lane_limits(config),
-            cache_bytes: config.storage.tail_bytes_max,
+            cache_bytes: config.storage.cache_bytes_max,
             address: self.address.clone(),
             passwords: self.passwords.clone(),
             plan: self.plan,
         }
+    }
+}
+
+fn plan_settings(config: &Config) -> PlanSettings {
+    let topic = &config.topic;
+    PlanSettings {
+        option_defaults: OptionDefaults {
+            message_expiry: topic.message_expiry.map_or(NEVER, |expiry| expiry.as_micros() as u64),
+            max_topic_size: topic.max_topic_size.unwrap_or(UNLIMITED),
+            segment_size: topic.segment_size,
+            durability: durability(topic.durability),
+            consumer_offset_durability: durability(topic.consumer_offset_durability),
+            ..OptionDefaults::default()
+        },
+        ..PlanSettings::default()
+    }
+}
+
+fn durability(configured: laneway_config::Durability) -> laneway_metadata::Durability {
+    match configured {
+        laneway_config::Durability::Persisted => laneway_metadata::Durability::Persisted,
+        laneway_config::Durability::Replicated => laneway_metadata::Durability::Replicated,
+    }
+}
+
+/// The first start wrote these down; every node of a log has to agree on them.
+fn warn_of_fixed_settings(metadata: &Metadata, config: &Config) {
+    let fixed = metadata.settings().sessions_max;
+    if metadata.root().is_some() && fixed != config.sessions.max {
+        tracing::warn!(
+            fixed,
+            configured = config.sessions.max,
+            "sessions.max was fixed by the first start of this data directory: the configured value has no effect"
+        );
     }
 }
 

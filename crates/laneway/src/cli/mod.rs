@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn each_subcommand_parses_its_main_form() {
         for line in [
-            "serve --data-dir /d --http off --shards 2 --config f.toml --log debug --set heartbeat.interval=5s",
+            "serve --data-dir /d --http off --shards 2 --config f.toml --log debug --set sessions.timeout=50s",
             "config --tcp off",
             "quickstart",
             "quickstart README.md --producers 2 --partitions 3",

@@ -14,7 +14,7 @@ iggy/iggy with --dev, or else as iggy with a random password, printed once.
 Examples:
   laneway serve --dev
   laneway serve --data-dir /var/lib/laneway --config /etc/laneway.toml
-  LANEWAY_HEARTBEAT_INTERVAL=10s laneway --set connections.max=1000
+  LANEWAY_SESSIONS_TIMEOUT=30m laneway --set connections.max=1000
 
 SIGTERM and SIGINT drain and exit 0; a second one ends the process at once,
 with 128 plus its number.";
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_flag_wins_over_a_set_of_the_same_key() {
-        let args = parse(&["--set", "shards=3", "--shards", "2", "--set", "heartbeat.interval=5s"]);
+        let args = parse(&["--set", "shards=3", "--shards", "2", "--set", "sessions.timeout=50s"]);
         let config = resolve(None, [], &args.flag_values().unwrap()).unwrap().config;
-        assert_eq!((config.shards, config.heartbeat.interval.as_secs()), (Some(2), 5));
+        assert_eq!((config.shards, config.sessions.timeout.as_secs()), (Some(2), 50));
     }
 }
