@@ -78,7 +78,9 @@ async fn run_on(broker: &mut Broker, plan: &Plan) -> Outcome {
     let workers = Workers::start(broker, plan).await;
     let started = Instant::now();
     while outcome.kills < plan.cycles && started.elapsed() < plan.duration {
+        let waited = Instant::now();
         workers.wait_for_progress().await;
+        let waited = waited.elapsed();
         tokio::time::sleep(Duration::from_millis(random.below(LIFE_MAX_MS))).await;
         let promised = workers.ledger.promises();
         broker.kill();
@@ -92,7 +94,13 @@ async fn run_on(broker: &mut Broker, plan: &Plan) -> Outcome {
         let start = Instant::now();
         broker.restart();
         outcome.longest_start = outcome.longest_start.max(start.elapsed());
+        let restarted = start.elapsed();
         checks::check_recent(&broker.connection_string(), &workers.ledger, &promised).await;
+        println!(
+            "kill {}: progress after {waited:?}, listening after {restarted:?}, checked after {:?}",
+            outcome.kills,
+            start.elapsed() - restarted
+        );
         broker.assert_no_panic();
     }
     let ledger = workers.stop().await;
@@ -110,7 +118,9 @@ struct Workers {
 
 impl Workers {
     async fn start(broker: &Broker, plan: &Plan) -> Self {
-        let string = format!("{}?reconnection_interval=20ms", broker.connection_string());
+        // A link that was up at all starts over with short pauses, or most of a run would be spent in pauses of 10 s.
+        let options = "reconnection_interval=5ms&reestablish_after=1ms";
+        let string = format!("{}?{options}", broker.connection_string());
         let client = connect(&string).await;
         let name = name();
         client.create_stream(TOPIC, &StreamCreateOptions::default()).await.expect("create the stream");
