@@ -17,6 +17,10 @@ use crate::progress::Progress;
 /// Bits of a connection's number that count the connections of its shard.
 const COUNT_BITS: u32 = 24;
 
+/// Bytes that the open requests of one connection may hold: the frames that came in and the answers that they ask for.
+/// Above it the connection is not read. A client that pipelines large reads and takes no answer holds this much, no more.
+const CHARGED_BYTES_MAX: usize = 128 * 1024 * 1024;
+
 /// Who is signed in on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
@@ -43,6 +47,9 @@ pub struct Connection {
     binding: Cell<Option<Binding>>,
     in_flight: Cell<usize>,
     settled: Signal,
+    /// Bytes that open requests hold or may still bring, by request number.
+    charges: RefCell<BTreeMap<RequestNumber, usize>>,
+    charged: Cell<usize>,
     /// Deferred reads that an owner holds, by request number: where a cancel goes.
     deferred: RefCell<BTreeMap<RequestNumber, ShardId>>,
     /// What keeps the order of a consumer's progress.
@@ -66,30 +73,45 @@ impl Connection {
         self.binding.set(binding);
     }
 
-    /// Counts a request that will be answered.
-    pub fn begin(&self) {
+    /// Counts a request that will be answered, with the bytes of its frame.
+    pub fn begin(&self, request: RequestNumber, bytes: usize) {
         self.in_flight.set(self.in_flight.get() + 1);
+        self.charge(request, bytes);
+    }
+
+    /// Charges an open request for more bytes: those that its answer may have.
+    pub fn charge(&self, request: RequestNumber, bytes: usize) {
+        *self.charges.borrow_mut().entry(request).or_default() += bytes;
+        self.charged.set(self.charged.get() + bytes);
     }
 
     /// Takes the answer of a counted request.
-    pub fn finish(&self, frame: OutFrame) {
+    pub fn finish(&self, request: RequestNumber, frame: OutFrame) {
         self.outbox.push(frame);
-        self.settle();
+        self.settle(request);
     }
 
     /// Takes the end of a counted request that gets no answer.
-    pub fn settle(&self) {
+    pub fn settle(&self, request: RequestNumber) {
+        let charge = self.charges.borrow_mut().remove(&request).unwrap_or(0);
+        self.charged.set(self.charged.get() - charge);
         let left = self.in_flight.get().checked_sub(1).expect("every answer belongs to a counted request");
         self.in_flight.set(left);
         self.settled.ring();
     }
 
-    /// Waits until fewer than `max` counted requests are open, and the client takes its replies.
+    /// Waits until fewer than `max` counted requests are open, what they may hold is within bounds, and the client takes
+    /// its replies. One request is always taken, however large.
     pub async fn room(&self, max: usize) {
         self.outbox.room().await;
-        while self.in_flight.get() >= max && !self.outbox.is_closed() {
+        while self.is_full(max) && !self.outbox.is_closed() {
             self.settled.wait().await;
         }
+    }
+
+    fn is_full(&self, max: usize) -> bool {
+        let open = self.in_flight.get();
+        open >= max || (open > 0 && self.charged.get() > CHARGED_BYTES_MAX)
     }
 
     /// Waits until no counted request is open.
@@ -168,6 +190,8 @@ impl Connections {
             binding: Cell::new(None),
             in_flight: Cell::new(0),
             settled: Signal::default(),
+            charges: RefCell::default(),
+            charged: Cell::new(0),
             deferred: RefCell::default(),
             progress: RefCell::default(),
         });

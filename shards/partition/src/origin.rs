@@ -211,7 +211,7 @@ impl Shard {
             return Step::Next;
         };
         let reply_to = self.reply_to(connection, &header);
-        connection.begin();
+        connection.begin(header.request, frame.bytes);
         if operation.is_partition() {
             self.serve_partition_write(connection, reply_to, binding, operation, frame);
         } else {
@@ -259,8 +259,8 @@ impl Shard {
             self.leave_session(&connection);
         }
         match frame {
-            Some(frame) => connection.finish(frame),
-            None => connection.settle(),
+            Some(frame) => connection.finish(to.request(), frame),
+            None => connection.settle(to.request()),
         }
         let next = connection.progress.borrow_mut().leave(to.request());
         if let Some(next) = next {
@@ -280,7 +280,7 @@ impl Shard {
     pub(crate) fn evict_here(&self, to: ReplyTo, reason: EvictionReason) {
         let connection = self.connections.borrow().get(to.connection).cloned();
         let Some(connection) = connection else { return };
-        connection.finish(eviction(to.echo.header(), reason));
+        connection.finish(to.request(), eviction(to.echo.header(), reason));
         connection.close();
     }
 

@@ -83,6 +83,8 @@ pub struct Owner {
     /// Lifecycle ops of each metadata op that are not committed yet.
     lifecycles: BTreeMap<Op, usize>,
     todo: VecDeque<Todo>,
+    /// Bytes of entries that are on their way through the journal, of all lanes.
+    in_flight_bytes: usize,
     stopping: bool,
 }
 
@@ -98,6 +100,7 @@ impl Owner {
             backlog: VecDeque::new(),
             lifecycles: BTreeMap::new(),
             todo: VecDeque::new(),
+            in_flight_bytes: 0,
             stopping: false,
         }
     }
@@ -202,6 +205,11 @@ impl Owner {
         self.backlog.is_empty() && self.lanes.values().all(|owned| owned.replica.in_flight() == 0)
     }
 
+    /// Whether the journal takes `bytes` more.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.in_flight_bytes == 0 || self.in_flight_bytes + bytes <= IN_FLIGHT_BYTES_MAX
+    }
+
     /// What a partition that is not here is answered with: gone for good, or not opened yet.
     fn missing(&self, lane: LaneId, key: PartitionKey) -> Status {
         match self.lanes.get(&lane).is_some_and(|owned| owned.fenced.contains(&key)) {
@@ -223,6 +231,7 @@ impl Owner {
         durability: laneway_vsr::Durability,
         body: EntryBody,
     ) -> Op {
+        self.in_flight_bytes += body.bytes();
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         let op = owned.replica.propose(wall, durability, body).expect("room was checked in this turn");
         while let Some(effect) = owned.replica.poll_effect() {
@@ -262,6 +271,7 @@ impl Owner {
     /// Applies one committed entry and answers who waits for it. Gives the partition whose head advanced.
     fn apply(&mut self, now: Nanos, lane: LaneId, entry: Entry) -> Option<PartitionKey> {
         let Entry { op, timestamp, body, .. } = entry;
+        self.in_flight_bytes -= body.bytes();
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         let applied = match owned.state.apply(op, timestamp, &body.prefix, body.batch, now) {
             Ok(applied) => applied,
@@ -349,6 +359,10 @@ impl Owner {
         }
     }
 }
+
+/// Bytes of entries that may be on their way through the journal of one shard. One larger entry is taken when nothing
+/// else is.
+const IN_FLIGHT_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Where a request is served, and where its answer goes.
 #[derive(Clone, Copy, Debug)]

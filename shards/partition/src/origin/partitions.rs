@@ -66,6 +66,10 @@ impl Shard {
             Ok(request) => request,
             Err(status) => return self.refuse_here(reply_to, status),
         };
+        if let Work::Poll(poll) = &request.work {
+            let bytes = poll.max_bytes.unwrap_or(u32::MAX).min(self.settings.read_bytes_max);
+            connection.charge(reply_to.request(), bytes as usize);
+        }
         let request = match request.work.progress_of() {
             Some(consumer) => {
                 let key = ProgressKey { partition: request.key, consumer: consumer.clone() };

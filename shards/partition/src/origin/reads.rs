@@ -41,7 +41,7 @@ impl Shard {
         if code == Code::CancelDeferredRequest {
             return self.cancel(connection, &binding, &frame.header);
         }
-        connection.begin();
+        connection.begin(reply_to.request(), frame.bytes);
         match code {
             Code::PollMessages => {
                 let planned = self.plan_poll(reply_to, &binding, &frame);

@@ -23,6 +23,7 @@ impl Owner {
     pub(super) fn append(&mut self, wall: Micros, at: Target, append: Append) {
         let Append { identity, stream, topic, mut batch, messages, producer } = append;
         let client = Pending::Client { reply_to: at.reply_to, stream, topic };
+        let room = self.has_room(batch.len());
         let Some(owned) = self.lanes.get_mut(&at.lane) else {
             return self.refuse(at.reply_to, Status::TransientNotAccepted);
         };
@@ -41,7 +42,7 @@ impl Owner {
             }
             Admit::Refuse(status) => return self.refuse(at.reply_to, status),
         }
-        if owned.replica.admit(batch.len()).is_err() {
+        if !room || owned.replica.admit(batch.len()).is_err() {
             return self.refuse(at.reply_to, Status::TransientNotAccepted);
         }
         let (op, timestamp) = owned.replica.next(wall);
