@@ -30,7 +30,7 @@ fn program_walks_from_ping_to_stats() {
 
     let send =
         ["message", "send", "--partition-id", "1", "--headers", "kind:string:greeting", "orders", "events"];
-    check(&cli.run(&[&send[..], &["hello", "world"]].concat()), &["sent"]);
+    check(&cli.run(&[&send[..], &["hello", "world"]].concat()), &["Sent messages"]);
     let poll = cli.run(&["message", "poll", "--first", "--message-count", "10", "orders", "events", "1"]);
     check(&poll, &["hello", "world", "2 messages"]);
     let headers = ["message", "poll", "--offset", "1", "--show-headers", "orders", "events", "1"];
@@ -55,7 +55,7 @@ fn send_and_poll_a_file(cli: &Cli) {
     let poll = ["message", "poll", "--first", "--message-count", "10", "--output-file", file];
     check(&cli.run(&[&poll[..], &["orders", "events", "1"]].concat()), &["Stored 2 messages"]);
     let send = ["message", "send", "--partition-id", "2", "--input-file", file, "orders", "events"];
-    check(&cli.run(&send), &["sent"]);
+    check(&cli.run(&send), &["Sent messages"]);
     let again = cli.run(&["message", "poll", "--first", "--message-count", "10", "orders", "events", "2"]);
     check(&again, &["hello", "world", "2 messages"]);
 }
