@@ -541,3 +541,21 @@ fn remove_old_journals(
 
 /// How shards report; the receiving end is the broker's.
 pub type ProgressSender = Sender<(u16, Progress)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_of_segments_share_the_memory_for_answers() {
+        let check = |inflight: u64, answer: u32, expected: usize| {
+            let mut config = Config::default();
+            (config.reads.inflight_bytes_max, config.reads.read_bytes_max) = (inflight, answer);
+            assert_eq!(reads_at_once(&config), expected);
+        };
+        check(64 << 20, 16 << 20, 4);
+        check((32 << 20) - 1, 16 << 20, 1);
+        check(1 << 20, 1 << 20, 1);
+        check(1 << 20, 64 << 20, 1);
+    }
+}

@@ -107,7 +107,7 @@ pub enum StorageError {
         damage: Damage,
     },
     /// The file system has no room. Nothing of this write counts as done; it may be tried again.
-    #[error("no space left: {operation} {path}")]
+    #[error("cannot {operation} {path}: no space left")]
     OutOfSpace {
         /// What was attempted.
         operation: &'static str,
@@ -115,7 +115,7 @@ pub enum StorageError {
         path: PathBuf,
     },
     /// The operating system refused an operation.
-    #[error("{operation} {path}")]
+    #[error("cannot {operation} {path}: {source}")]
     Io {
         /// What was attempted.
         operation: &'static str,
