@@ -181,7 +181,7 @@ pub const KEYS: &[Key] = &[
     Key::new("sessions.max", count(2, 65_536), "8192", "Most sessions at a time; a full table refuses new ones and ends none. Fixed by the first start of a data directory."),
     Key::new("connections.max", count(1, 1_000_000), "auto", "Most client connections at a time; one more is closed at accept. auto: half of the descriptor limit.")
         .or("auto"),
-    Key::new("limits.frame_bytes_max", bytes(MIB, 256 * MIB), "64 MiB", "Largest frame that a client may send, header included."),
+    Key::new("limits.frame_bytes_max", bytes(MIB, 64 * MIB), "64 MiB", "Largest frame that a client may send, header included."),
     Key::new("limits.requests_per_connection_max", count(1, 4096), "256", "Most requests of one connection at a time; the connection is not read further until one is answered."),
     Key::new("limits.mailbox_capacity", count(64, 65_536), "4096", "Requests that wait for one shard. A full mailbox refuses new ones before anything happened."),
     Key::new("partition.dedup_sessions_max", count(1, 65_536), "4096", "Sessions of which a partition remembers the last send, so that a retry is stored once."),

@@ -51,9 +51,6 @@ pub enum StartError {
     /// A setting is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// HTTP was asked for.
-    #[error("http.address is set, but this build does not serve HTTP yet: set it to off")]
-    Http,
     /// The engine that was asked for does not run here.
     #[error(transparent)]
     Engine(#[from] EngineUnavailable),
@@ -127,9 +124,6 @@ impl Broker {
     /// Errors: every wrong setting, busy address or unusable data directory, before anything is served.
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.validate()?;
-        if config.http.address.is_some() {
-            return Err(StartError::Http);
-        }
         let started = Instant::now();
         let report = probe::probe(config.engine)?;
         let cores = Cores::available();

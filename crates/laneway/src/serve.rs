@@ -32,9 +32,7 @@ pub fn serve(args: &ServeArgs) -> u8 {
             eprintln!("laneway: {error}");
             match error {
                 ServeError::Config(_) | ServeError::Logging(_) => EXIT_USAGE,
-                ServeError::Start(StartError::Config(_) | StartError::Http | StartError::Root(_)) => {
-                    EXIT_USAGE
-                }
+                ServeError::Start(StartError::Config(_) | StartError::Root(_)) => EXIT_USAGE,
                 _ => EXIT_FAILURE,
             }
         }

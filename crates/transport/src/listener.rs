@@ -52,8 +52,10 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Binds `address`; port 0 lets the kernel choose. Blocks for up to two seconds while the address is busy. The first socket is bound without port sharing: two brokers of
-    /// one user on one port would otherwise silently share its connections.
+    /// Binds `address`; port 0 lets the kernel choose. Blocks for up to two seconds while the address is busy.
+    ///
+    /// The first socket is bound without port sharing: two brokers of one user on one port would otherwise silently
+    /// share its connections.
     pub fn new(address: SocketAddr) -> Result<Self, BindError> {
         let exclusive = bind_patiently(address).map_err(|source| refused(address, source))?;
         let address = local_address(&exclusive).map_err(|source| refused(address, source))?;
