@@ -35,6 +35,8 @@ pub const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Largest buffer that is made before the header of its frame is known. Larger frames get theirs when it is, at the
 /// cost of moving at most [`READ_AHEAD_BYTES`].
 pub const EXPECTED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Rest of a chunk that is still worth a read.
+const REST_BYTES_MIN: usize = 2 * HEADER_BYTES;
 /// Frames after which the memory of the largest one is renewed.
 const WINDOW_FRAMES: u32 = 64;
 /// A frame keeps its place in a larger buffer only if it fills at least one part of this many.
@@ -281,7 +283,8 @@ impl FrameDecoder {
             _ if pending == 0 => {
                 let expected = self.expected_bytes();
                 let outgrown = self.allocated > CHUNK_BYTES && self.allocated > WASTE_PARTS * expected;
-                if outgrown || (self.buffer.capacity() < expected && !self.reclaim(expected)) {
+                let short = self.buffer.capacity() < expected && !self.reclaim(expected);
+                if outgrown || (short && !self.rest_suffices()) {
                     self.relocate(expected);
                 }
             }
@@ -290,6 +293,12 @@ impl FrameDecoder {
             }
             _ => {}
         }
+    }
+
+    /// Whether the rest of a small chunk holds another frame like the recent ones. Frames that come one at a time then
+    /// share a chunk, as those that come together do; a chunk for each would pin many times what they hold.
+    fn rest_suffices(&self) -> bool {
+        self.allocated <= CHUNK_BYTES && self.buffer.capacity() >= self.recent.bytes().max(REST_BYTES_MIN)
     }
 
     /// Size of a buffer for frames like the recent ones.

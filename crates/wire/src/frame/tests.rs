@@ -188,3 +188,34 @@ proptest! {
         prop_assert!(decoder.copied_bytes() <= (2 * READ_AHEAD_BYTES * sizes.len()) as u64);
     }
 }
+
+#[test]
+fn small_frames_that_come_one_at_a_time_and_are_kept_share_chunks() {
+    const FRAMES: usize = 1000;
+    let mut decoder = FrameDecoder::new();
+    let mut kept = Vec::new();
+    let mut chunks = 0;
+    let mut chunk_end = std::ptr::null::<u8>();
+    for number in 0..FRAMES {
+        let bytes = frame(HEADER_BYTES + 400, number as u64);
+        assert!(decoder.spare_hint() >= 1);
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let step = decoder.spare_hint().min(bytes.len() - sent);
+            let mut buffer = decoder.take_buffer();
+            if sent == 0 && buffer.as_ptr() != chunk_end {
+                chunks += 1;
+            }
+            buffer.extend_from_slice(&bytes[sent..sent + step]);
+            sent += step;
+            decoder.put_buffer(buffer);
+        }
+        let frame = decoder.poll_frame().unwrap().unwrap();
+        assert_eq!(frame.body.len(), 400);
+        chunk_end = frame.body.as_ptr_range().end;
+        kept.push(frame.body);
+    }
+    assert_eq!(decoder.copied_bytes(), 0);
+    let per_chunk = CHUNK_BYTES / (HEADER_BYTES + 400);
+    assert!(chunks <= FRAMES.div_ceil(per_chunk) + 1, "{chunks} chunks for {FRAMES} kept frames");
+}
