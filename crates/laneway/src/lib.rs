@@ -13,6 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod allocator;
 pub mod broker;
 pub mod cli;
 pub mod commands;

@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use laneway::cli::{Cli, Command, run_config};
-use laneway::{commands, serve};
+use laneway::{allocator, commands, serve};
 
 fn main() -> ExitCode {
+    allocator::return_large_blocks();
     let code = match Cli::parse().into_command() {
         Command::Serve(args) => serve::serve(&args),
         Command::Config(args) => run_config(&args),
