@@ -40,7 +40,7 @@ fn program_walks_from_ping_to_stats() {
 
     let stats = cli.run(&["stats", "--output", "json"]);
     check(&stats, &["\"streams_count\": 1", "\"partitions_count\": 3", "\"messages_count\": 4"]);
-    check(&cli.run(&["partition", "create", "orders", "events", "2"]), &["created"]);
+    check(&cli.run(&["partition", "create", "orders", "events", "2"]), &["Created 2 partitions"]);
     check(&cli.run(&["topic", "delete", "orders", "events"]), &["deleted"]);
     check(&cli.run(&["stream", "delete", "orders"]), &["deleted"]);
     check(&cli.run(&["stream", "get", "orders"]), &["was not found"]);

@@ -4,8 +4,10 @@ use std::thread;
 
 use crate::beside_a_neighbour;
 use crate::catalog::{create_topic, deferred_poll_body};
-use crate::wire::{Link, NON_REPLICATED, PING, Request, Session};
+use crate::wire::{Answer, Link, NON_REPLICATED, PING, REGISTER, Request, Session, register_body};
 
+/// Reason of an eviction.
+const INVALID_CREDENTIALS: u8 = 9;
 const THREADS: usize = 4;
 const PER_THREAD: usize = 500;
 
@@ -31,6 +33,36 @@ fn storm_of_connections_leaves_nothing_behind() {
                             // Signs on and leaves.
                             _ => drop(session.bind()),
                         }
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn storm_of_wrong_passwords_holds_nobody_up() {
+    const CLIENTS: usize = 32;
+    const SIGN_INS: usize = 4;
+    beside_a_neighbour(|broker| {
+        let address = broker.address();
+        let mut body = register_body();
+        let password = body.len() - 5;
+        body[password] ^= 1;
+        thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let body = body.clone();
+                scope.spawn(move || {
+                    for _ in 0..SIGN_INS {
+                        let request = Request {
+                            client: client as u128 + 1,
+                            operation: REGISTER,
+                            body: body.clone(),
+                            ..Request::default()
+                        };
+                        let mut link = Link::open(address);
+                        link.send(&request.encode());
+                        assert_eq!(link.read(), Answer::Eviction { reason: INVALID_CREDENTIALS });
                     }
                 });
             }

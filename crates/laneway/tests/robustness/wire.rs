@@ -187,7 +187,7 @@ impl Bound {
     }
 
     /// Sends any bytes and then a ping, and returns what came back before the answer to the ping. So nothing is
-    /// waited for that may never come.
+    /// waited for that may never come. Replies may overtake each other: a late one is passed over by the next call.
     pub fn provoke(&mut self, bytes: &[u8]) -> Vec<Answer> {
         let ping = self.session.request(NON_REPLICATED, PING, Vec::new());
         let mut answers = Vec::new();
