@@ -3,9 +3,11 @@
 //! the time and the bytes.
 //!
 //! Reading order: [`time`] and [`deadlines`] (when a read ends), [`start`] (where it begins), [`tail`] (what is in
-//! memory), [`plan`] (memory or disk), [`selection`] (which bytes go out), [`waiters`] (reads that wait for a commit).
+//! memory), [`plan`] (memory or disk), [`selection`] (which bytes go out), [`waiters`] (reads that wait for a commit),
+//! [`allotment`] (how a grouped fetch spends its limits).
 #![forbid(unsafe_code)]
 
+pub mod allotment;
 pub mod deadlines;
 pub mod invariants;
 pub mod plan;
@@ -16,6 +18,7 @@ pub mod tail;
 pub mod time;
 pub mod waiters;
 
+pub use allotment::{ReadyTarget, Share, allot, even_share};
 pub use deadlines::{Deadlines, DeferredTimes};
 pub use plan::{DiskRead, PartitionView, PollPlan, PollRequest, wake_at};
 pub use selection::{ChunkEnd, ReadLimits, SelectError, Selection, Selector};

@@ -12,6 +12,7 @@ use laneway_wire::protocol::ProtocolVersion;
 use laneway_wire::{ClientId, RequestNumber, SessionEpoch, UserId};
 
 use crate::message::{PartitionRequest, ShardId};
+use crate::origin::fetch::FetchState;
 use crate::progress::Progress;
 
 /// Bits of a connection's number that count the connections of its shard.
@@ -52,6 +53,8 @@ pub struct Connection {
     charged: Cell<usize>,
     /// Deferred reads that an owner holds, by request number: where a cancel goes.
     deferred: RefCell<BTreeMap<RequestNumber, ShardId>>,
+    /// Grouped fetches that run, by request number.
+    pub fetches: RefCell<BTreeMap<RequestNumber, Rc<FetchState>>>,
     /// What keeps the order of a consumer's progress.
     pub progress: RefCell<Progress<PartitionRequest>>,
 }
@@ -193,6 +196,7 @@ impl Connections {
             charges: RefCell::default(),
             charged: Cell::new(0),
             deferred: RefCell::default(),
+            fetches: RefCell::default(),
             progress: RefCell::default(),
         });
         self.open.insert(id, connection.clone());

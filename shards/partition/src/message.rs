@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use laneway_metadata::{Metadata, Register, SessionId};
 use laneway_reads::{ConnectionId, Deadlines, Requester, Strategy};
 use laneway_shard_metadata::{ShardWork, Verdict};
 use laneway_transport::OutFrame;
 use laneway_wire::batch::ProducerSection;
 use laneway_wire::{
-    EvictionReason, LaneId, Offset, Op, PartitionKey, ProtocolVersion, RequestNumber, StreamId, TopicId,
-    UserId,
+    EvictionReason, LaneId, Offset, Op, PartitionKey, ProtocolVersion, RequestNumber, Status, StreamId,
+    TopicId, UserId,
 };
 
 use crate::calls::CallId;
@@ -67,6 +67,22 @@ pub enum Message {
         call: CallId,
         /// The answer.
         answer: Answer,
+    },
+    /// A watched partition changed: its new head, or why it cannot be read any more.
+    Watched {
+        /// The watch.
+        watch: WatchId,
+        /// The partition.
+        key: PartitionKey,
+        /// What it came to.
+        head: Result<Offset, Status>,
+    },
+    /// A grouped fetch stops following partitions of the receiving shard.
+    Unwatch {
+        /// The shard of the fetch.
+        from: ShardId,
+        /// The watch.
+        watch: WatchId,
     },
     /// A client takes a deferred read back.
     Cancel(Requester),
@@ -163,6 +179,20 @@ pub enum Work {
     },
 }
 
+/// Where the outcome of a poll goes.
+#[derive(Clone, Copy, Debug)]
+pub enum PollTo {
+    /// To the client that polls.
+    Client(ReplyTo),
+    /// To the grouped fetch that reads.
+    Fetch {
+        /// The shard of the fetch.
+        origin: ShardId,
+        /// Its question.
+        call: CallId,
+    },
+}
+
 /// A poll, checked.
 #[derive(Debug)]
 pub struct PollWork {
@@ -206,6 +236,89 @@ pub enum Question {
     Usage(UsageScope),
     /// The connections of a shard.
     Clients,
+    /// Follow the heads of partitions for a grouped fetch, until it says [`Message::Unwatch`].
+    Watch {
+        /// The fetch's name for it.
+        watch: WatchId,
+        /// Who reads.
+        consumer: ConsumerKey,
+        /// The partitions, and where the fetch starts in each.
+        targets: Vec<WatchTarget>,
+    },
+    /// Read one partition for a grouped fetch.
+    Read(Box<FetchRead>),
+}
+
+/// A grouped fetch that follows partitions of another shard. Unique on the asking shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatchId(pub u64);
+
+/// A partition that a grouped fetch follows.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchTarget {
+    /// Its lane.
+    pub lane: LaneId,
+    /// The partition.
+    pub key: PartitionKey,
+    /// Where the fetch starts: an offset, or `Next`.
+    pub strategy: Strategy,
+}
+
+/// A partition as a grouped fetch finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchedTarget {
+    /// The partition.
+    pub key: PartitionKey,
+    /// Where it stands, or why it cannot be read.
+    pub state: Result<WatchedState, Status>,
+}
+
+/// Where a watched partition stands.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchedState {
+    /// The offset that the fetch starts at.
+    pub start: Offset,
+    /// The head; none before the first message.
+    pub head: Option<Offset>,
+}
+
+/// One read of a grouped fetch.
+#[derive(Debug)]
+pub struct FetchRead {
+    /// The partition's lane.
+    pub lane: LaneId,
+    /// The partition.
+    pub key: PartitionKey,
+    /// Metadata op that the origin has applied.
+    pub metadata_op: Op,
+    /// The read, without a wait.
+    pub work: PollWork,
+    /// Whether a first message above the byte limit may come alone: one read of a fetch has that turn.
+    pub oversized: Oversized,
+}
+
+/// Whether a read may return a first message above its byte limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oversized {
+    /// It comes alone.
+    Allowed,
+    /// The read is refused with 90 and stores nothing.
+    Refused,
+}
+
+/// What one read of a grouped fetch found.
+#[derive(Debug)]
+pub struct ReadPart {
+    /// The records as they lie.
+    pub records: Vec<Bytes>,
+    /// Messages in them.
+    pub messages: u32,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Head at the time of the read.
+    pub head: Option<Offset>,
+    /// Where the next read of the partition starts.
+    pub next_offset: Offset,
 }
 
 /// Which partitions a question about sizes means.
@@ -228,6 +341,10 @@ pub enum Answer {
     Usage(Vec<PartitionUsage>),
     /// To [`Question::Clients`].
     Clients(Vec<ClientRow>),
+    /// To [`Question::Watch`], in the order of the targets.
+    Watched(Vec<WatchedTarget>),
+    /// To [`Question::Read`].
+    Read(Result<ReadPart, Status>),
 }
 
 /// One connection of a shard, for a listing.

@@ -14,6 +14,7 @@ use crate::message::{Message, ReplyTo};
 use crate::reply::Echo;
 use crate::shard::{Shard, yield_now};
 
+pub mod fetch;
 pub mod login;
 pub mod metadata;
 mod partitions;
@@ -176,6 +177,13 @@ impl Shard {
             connection.outbox.push(echo.refusal(Status::InvalidCommand));
             return Step::Next;
         };
+        if code == Code::CancelDeferredRequest {
+            // It has no answer of its own, so one of another identity does nothing at all.
+            if (header.client, header.session) == (binding.client, binding.session) {
+                self.cancel(connection, &binding, &header);
+            }
+            return Step::Next;
+        }
         self.catch_up();
         if let Err(status) = self.check_session(&header, &binding) {
             connection.outbox.push(echo.refusal(status));
@@ -291,6 +299,9 @@ impl Shard {
 
     /// Drops the deferred reads of a connection that ended, on every shard that holds some.
     fn connection_lost(self: &Rc<Self>, connection: &Connection) {
+        for fetch in connection.fetches.borrow().values() {
+            fetch.cancel();
+        }
         for shard in connection.take_deferring_shards() {
             if shard == self.settings.id {
                 self.owner.borrow_mut().handle_connection_lost(connection.id);

@@ -10,18 +10,24 @@ use laneway_vsr::{Effect, Entry, EntryBody, Replica};
 use laneway_wire::reply::{SendConfirmation, put_confirmations, put_rejection, put_success};
 use laneway_wire::{LaneId, Micros, Offset, Op, PartitionKey, Status, StreamId, TopicId};
 
+use crate::calls::CallId;
 use crate::core::{Applied, LaneLimits, LaneOp, LaneState, Receipt, ReceiptKind};
-use crate::message::{PartitionRequest, PartitionUsage, ReplyTo, UsageScope, Work};
+use crate::message::{
+    PartitionRequest, PartitionUsage, PollTo, ReadPart, ReplyTo, ShardId, UsageScope, Work,
+};
 
 mod append;
 mod checkpoints;
 mod lifecycle;
 mod offsets;
 mod polls;
+mod watches;
 
 pub use checkpoints::FlushPart;
 pub use checkpoints::LaneDraft;
 pub use polls::{DiskRead, PollJob};
+pub use watches::Push;
+use watches::Watches;
 
 /// What a turn of the owner wants done.
 #[derive(Debug)]
@@ -30,6 +36,10 @@ pub enum Todo {
     Write(Entry),
     /// Answer a client. No frame ends a cancelled read that gets no answer.
     Answer(ReplyTo, Option<OutFrame>),
+    /// Answer a read of a grouped fetch.
+    AnswerFetch(ShardId, CallId, Result<ReadPart, Status>),
+    /// Tell a grouped fetch about a partition that it follows.
+    Push(watches::Push),
     /// Read segments for a poll.
     Read(WaiterId),
     /// Everything that a metadata op asked of this shard has committed.
@@ -74,6 +84,7 @@ pub struct Owner {
     lanes: BTreeMap<LaneId, OwnedLane>,
     limits: LaneLimits,
     waiters: Waiters<PollJob>,
+    watches: Watches,
     /// The metadata op that this shard has applied.
     metadata_op: Op,
     /// Most bytes of records in one reply.
@@ -94,6 +105,7 @@ impl Owner {
         Self {
             lanes: BTreeMap::new(),
             limits,
+            watches: Watches::new(waiters.shard_max),
             waiters: Waiters::new(waiters),
             metadata_op: Op(0),
             read_bytes_max,
@@ -126,8 +138,13 @@ impl Owner {
                 self.append(wall, at, append::Append { identity, stream, topic, batch, messages, producer });
             }
             Work::Poll(work) => {
-                let job =
-                    PollJob::new(request.lane, request.key, request.metadata_op, request.reply_to, work);
+                let job = PollJob::new(
+                    request.lane,
+                    request.key,
+                    request.metadata_op,
+                    PollTo::Client(request.reply_to),
+                    work,
+                );
                 self.poll(now, wall, job);
             }
             Work::StoreOffset { identity, consumer, offset } => {
@@ -195,9 +212,9 @@ impl Owner {
     pub fn stop(&mut self) {
         self.stopping = true;
         for waiter in self.waiters.drain() {
-            let reply_to = waiter.request.reply_to;
-            self.refuse(reply_to, Status::TransientNotAccepted);
+            self.refuse_poll(waiter.request.to, Status::TransientNotAccepted);
         }
+        self.end_watches(Status::TransientNotAccepted);
     }
 
     /// Whether nothing is on its way.

@@ -25,6 +25,7 @@ use crate::connections::Connections;
 use crate::core::LaneLimits;
 use crate::disk::Reads;
 use crate::message::{Answer, ClientRow, Inbox, Message, Post, Question, ReplyTo, ShardId};
+use crate::origin::fetch::Fetches;
 use crate::origin::metadata::Ticket;
 use crate::owner::{Owner, Todo};
 
@@ -134,6 +135,8 @@ pub struct Shard {
     pub journal_bell: Signal,
     /// Reads of segments.
     pub reads: Reads,
+    /// Grouped fetches of its connections.
+    pub fetches: Fetches,
     /// Whether a checkpoint is being made.
     pub checkpointing: Cell<bool>,
     /// Rung when a checkpoint is done.
@@ -179,6 +182,7 @@ impl Shard {
             commit: RefCell::new(commit),
             journal_bell: Signal::default(),
             reads: Reads::default(),
+            fetches: Fetches::default(),
             checkpointing: Cell::new(false),
             checkpoint_bell: Signal::default(),
             metadata: RefCell::new(metadata),
@@ -293,6 +297,8 @@ impl Shard {
             Message::Reply { to, frame } => self.deliver_here(to, frame),
             Message::Question { from, call, question } => self.answer_question(from, call, question),
             Message::Answer { call, answer } => self.calls.answer(call, answer),
+            Message::Watched { watch, key, head } => self.fetches.note(watch, key, head),
+            Message::Unwatch { from, watch } => self.owner.borrow_mut().handle_unwatch(from, watch),
             Message::Cancel(requester) => self.owner.borrow_mut().handle_cancel(requester),
             Message::ConnectionLost(connection) => {
                 self.owner.borrow_mut().handle_connection_lost(connection);
@@ -343,6 +349,13 @@ impl Shard {
         match todo {
             Todo::Write(entry) => self.write(entry),
             Todo::Answer(to, frame) => self.deliver(to, frame),
+            Todo::AnswerFetch(to, call, part) => {
+                self.send(to, Class::Reply, Message::Answer { call, answer: Answer::Read(part) });
+            }
+            Todo::Push(push) => {
+                let news = Message::Watched { watch: push.watch, key: push.key, head: push.head };
+                self.send(push.to, Class::Reply, news);
+            }
             Todo::Read(id) => self.read_segments(id),
             Todo::LifecycleDone(op) => {
                 let done = Message::LifecycleDone { op, shard: self.settings.id };
@@ -453,6 +466,13 @@ impl Shard {
             }
             Question::Usage(scope) => Answer::Usage(self.owner.borrow().usage(scope)),
             Question::Clients => Answer::Clients(self.client_rows()),
+            Question::Watch { watch, consumer, targets } => {
+                Answer::Watched(self.owner.borrow_mut().handle_watch(from, watch, &consumer, &targets))
+            }
+            Question::Read(read) => {
+                let (now, wall) = (clock::now(), clock::wall());
+                return self.owner.borrow_mut().handle_fetch_read(now, wall, from, call, *read);
+            }
         };
         self.send(from, Class::Reply, Message::Answer { call, answer });
     }

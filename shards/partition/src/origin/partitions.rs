@@ -254,6 +254,9 @@ impl Shard {
         binding: &Binding,
         header: &RequestHeader,
     ) {
+        if let Some(fetch) = connection.fetches.borrow().get(&header.request) {
+            return fetch.cancel();
+        }
         let waiting = connection.progress.borrow_mut().cancel(header.request);
         if let Some(PartitionRequest { reply_to, work: Work::Poll(poll), .. }) = waiting {
             // It waited for its turn and did nothing. A committing one is owed an answer.
@@ -391,7 +394,7 @@ fn requester(reply_to: &ReplyTo, binding: &Binding) -> Requester {
 
 /// The key that a consumer's offsets are stored under. Groups are keyed by their own number and come with their
 /// commands.
-fn consumer_key(consumer: &Consumer<'_>) -> Result<ConsumerKey, Status> {
+pub(super) fn consumer_key(consumer: &Consumer<'_>) -> Result<ConsumerKey, Status> {
     let kind = match consumer.kind {
         WireKind::Consumer => ConsumerKind::Consumer,
         WireKind::Group | WireKind::ExternalGroup => return Err(Status::FeatureUnavailable),
@@ -402,7 +405,7 @@ fn consumer_key(consumer: &Consumer<'_>) -> Result<ConsumerKey, Status> {
     }
 }
 
-fn strategy(strategy: WireStrategy) -> Strategy {
+pub(super) fn strategy(strategy: WireStrategy) -> Strategy {
     match strategy {
         WireStrategy::Offset(offset) => Strategy::Offset(offset),
         WireStrategy::Timestamp(timestamp) => Strategy::Timestamp(Micros(timestamp)),

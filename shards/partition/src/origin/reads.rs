@@ -38,9 +38,6 @@ impl Shard {
         frame: Frame,
     ) {
         let reply_to = self.reply_to(connection, &frame.header);
-        if code == Code::CancelDeferredRequest {
-            return self.cancel(connection, &binding, &frame.header);
-        }
         connection.begin(reply_to.request(), frame.bytes);
         match code {
             Code::PollMessages => {
@@ -51,6 +48,7 @@ impl Shard {
                 let planned = self.plan_deferred_poll(reply_to, &binding, &frame);
                 self.serve_planned(connection, reply_to, planned);
             }
+            Code::FetchMessages => self.serve_fetch(connection, reply_to, binding, &frame),
             Code::GetConsumerOffset => {
                 let planned = self.plan_get_offset(reply_to, &binding, &frame);
                 self.serve_planned(connection, reply_to, planned);

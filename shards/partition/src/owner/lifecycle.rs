@@ -109,8 +109,9 @@ impl Owner {
             self.lane(*lane);
             // Readers learn it now: nothing can be read any more once the metadata says so.
             for waiter in self.waiters.remove_partition(*key) {
-                self.refuse(waiter.request.reply_to, Status::HistoryUnavailable);
+                self.refuse_poll(waiter.request.to, Status::HistoryUnavailable);
             }
+            self.end_watches_of(*key, Status::HistoryUnavailable);
             self.backlog.push_back((*lane, LaneOp::FencePartition { key: *key }, op));
         }
         self.pump_backlog(wall);
@@ -121,7 +122,7 @@ impl Owner {
         for session in sessions {
             let key = SessionKey { client: session.client, session: session.epoch };
             for waiter in self.waiters.remove_session(key) {
-                self.refuse(waiter.request.reply_to, Status::StaleClient);
+                self.refuse_poll(waiter.request.to, Status::StaleClient);
             }
             let lanes: Vec<LaneId> = self
                 .lanes
@@ -173,7 +174,7 @@ impl Owner {
 
     pub(super) fn fenced(&mut self, lane: LaneId, key: PartitionKey) {
         for waiter in self.waiters.remove_partition(key) {
-            self.refuse(waiter.request.reply_to, Status::HistoryUnavailable);
+            self.refuse_poll(waiter.request.to, Status::HistoryUnavailable);
         }
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         owned.fenced.push(key);

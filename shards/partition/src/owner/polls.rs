@@ -8,12 +8,13 @@ use laneway_storage::{PartitionLog, ReadPlan, SegmentFile, SegmentIndex};
 use laneway_vsr::{Durability, EntryBody};
 use laneway_wire::reply::{PollHead, Record};
 use laneway_wire::{
-    Incarnation, LaneId, Micros, Op, OwnerGeneration, PartitionContext, PartitionKey, Status,
+    Incarnation, LaneId, Micros, Offset, Op, OwnerGeneration, PartitionContext, PartitionKey, Status,
 };
 
 use super::{Owner, Todo, current_offset};
+use crate::calls::CallId;
 use crate::core::{AutoCommit, ConsumerKey, FenceToken, lane};
-use crate::message::{PollWork, ReplyTo};
+use crate::message::{FetchRead, Oversized, PollTo, PollWork, ReadPart, ShardId};
 
 /// Deadlines that one turn looks at, so that clients and commits get their turn in between.
 const EXPIRED_PER_TURN_MAX: usize = 64;
@@ -30,7 +31,8 @@ pub struct PollJob {
     lane: LaneId,
     key: PartitionKey,
     metadata_op: Op,
-    pub(super) reply_to: ReplyTo,
+    pub(super) to: PollTo,
+    oversized: Oversized,
     requester: Requester,
     consumer: ConsumerKey,
     /// `Next` becomes the offset that it resolved to at admission.
@@ -55,19 +57,14 @@ pub enum DiskRead {
 }
 
 impl PollJob {
-    pub(super) fn new(
-        lane: LaneId,
-        key: PartitionKey,
-        metadata_op: Op,
-        reply_to: ReplyTo,
-        work: PollWork,
-    ) -> Self {
+    pub(super) fn new(lane: LaneId, key: PartitionKey, metadata_op: Op, to: PollTo, work: PollWork) -> Self {
         let PollWork { consumer, requester, strategy, count, min_count, max_bytes, commit, deadlines } = work;
         Self {
             lane,
             key,
             metadata_op,
-            reply_to,
+            to,
+            oversized: Oversized::Allowed,
             requester,
             consumer,
             strategy,
@@ -87,7 +84,7 @@ impl Owner {
         job.limits = ReadLimits::poll(job.limits.messages, job.byte_limit, self.read_bytes_max);
         let Some(partition) = self.partition(&job) else {
             let status = self.missing(job.lane, job.key);
-            return self.refuse(job.reply_to, status);
+            return self.refuse_poll(job.to, status);
         };
         if job.strategy == Strategy::Next {
             match partition.fence_token(&job.consumer, now) {
@@ -95,7 +92,7 @@ impl Owner {
                     job.strategy = Strategy::Offset(token.start);
                     job.fence = Some(token);
                 }
-                Err(error) => return self.refuse(job.reply_to, error.status()),
+                Err(error) => return self.refuse_poll(job.to, error.status()),
             }
         }
         let (plan, request) = self.plan(&job);
@@ -109,7 +106,7 @@ impl Owner {
 
     /// Takes a quota unit for a poll that cannot be answered in this turn.
     fn admit(&mut self, job: PollJob, plan: PollPlan, request: PollRequest) {
-        let reply_to = job.reply_to;
+        let to = job.to;
         let admission = Admission {
             partition: job.key,
             requester: job.requester,
@@ -121,7 +118,7 @@ impl Owner {
                 PollPlan::Ready(selection) => self.park(id, &request, &selection),
                 PollPlan::Disk(_) => self.todo.push_back(Todo::Read(id)),
             },
-            Err((_, refused)) => self.refuse(reply_to, refused.status()),
+            Err((_, refused)) => self.refuse_poll(to, refused.status()),
         }
     }
 
@@ -146,6 +143,7 @@ impl Owner {
 
     /// The head of a partition advanced.
     pub(super) fn wake(&mut self, now: Nanos, wall: Micros, lane: LaneId, key: PartitionKey) {
+        self.push_head(lane, key);
         loop {
             let partition = self.lanes.get(&lane).and_then(|owned| owned.state.get(key));
             let Some(partition) = partition else { return };
@@ -205,7 +203,7 @@ impl Owner {
                 Expired::Wait(id) => self.evaluate(now, wall, id),
                 Expired::Request(id) => {
                     if let Some(waiter) = self.waiters.finish(id) {
-                        self.refuse(waiter.request.reply_to, Status::TransientNotCommitted);
+                        self.refuse_poll(waiter.request.to, Status::TransientNotCommitted);
                     }
                 }
             }
@@ -216,8 +214,13 @@ impl Owner {
     pub fn handle_cancel(&mut self, requester: Requester) {
         if let Some(waiter) = self.waiters.cancel(requester) {
             let job = waiter.request;
-            let frame = job.commit.then(|| job.reply_to.echo.refusal(Status::TransientNotAccepted));
-            self.todo.push_back(Todo::Answer(job.reply_to, frame));
+            match job.to {
+                PollTo::Client(reply_to) => {
+                    let frame = job.commit.then(|| reply_to.echo.refusal(Status::TransientNotAccepted));
+                    self.todo.push_back(Todo::Answer(reply_to, frame));
+                }
+                to @ PollTo::Fetch { .. } => self.refuse_poll(to, Status::TransientNotAccepted),
+            }
         }
     }
 
@@ -315,20 +318,24 @@ impl Owner {
     fn finish(&mut self, now: Nanos, wall: Micros, job: PollJob, result: Result<Selection, SelectError>) {
         if now >= job.deadlines.request {
             // The client has given up: storing its progress now would skip what it never saw.
-            return self.refuse(job.reply_to, Status::TransientNotCommitted);
+            return self.refuse_poll(job.to, Status::TransientNotCommitted);
         }
         let selection = match result {
             Ok(selection) => selection,
-            Err(error) => return self.refuse(job.reply_to, error.status()),
+            Err(error) => return self.refuse_poll(job.to, error.status()),
         };
         let owned = self.lanes.get_mut(&job.lane).expect("a poll is finished in a turn that found its lane");
         let Some(partition) = owned.state.get_mut(job.key) else {
-            return self.refuse(job.reply_to, Status::HistoryUnavailable);
+            return self.refuse_poll(job.to, Status::HistoryUnavailable);
         };
+        let oversized = selection.bytes > job.limits.record_bytes;
+        if oversized && job.oversized == Oversized::Refused {
+            return self.refuse_poll(job.to, Status::DeferredPollCapacityExceeded);
+        }
         if let Some(token) = job.fence
             && !partition.fence_holds(&job.consumer, token, job.commit)
         {
-            return self.refuse(job.reply_to, Status::TransientNotAccepted);
+            return self.refuse_poll(job.to, Status::TransientNotAccepted);
         }
         if job.commit
             && let Some(last) = selection.last
@@ -341,10 +348,50 @@ impl Owner {
                     let lane_op = lane::auto_commit_op(job.key, job.consumer.clone(), last);
                     self.submit_auto_commit(wall, job.lane, offset_durability, lane_op);
                 }
-                Err(status) => return self.refuse(job.reply_to, status),
+                Err(status) => return self.refuse_poll(job.to, status),
             }
         }
         self.answer_poll(&job, selection);
+    }
+
+    fn answer_fetch(&mut self, job: &PollJob, origin: ShardId, call: CallId, selection: Selection) {
+        let retained_start = self.partition(job).map_or(Offset(0), |partition| partition.retained_start());
+        let start = match job.strategy {
+            Strategy::Offset(start) => start,
+            _ => Offset(0),
+        };
+        let next_offset = selection.next_offset(start, retained_start);
+        let Selection { parts, messages, bytes, head, .. } = selection;
+        let part = ReadPart { records: parts, messages, bytes, head, next_offset };
+        self.todo.push_back(Todo::AnswerFetch(origin, call, Ok(part)));
+    }
+
+    /// Refuses a poll, whoever asked for it.
+    pub(super) fn refuse_poll(&mut self, to: PollTo, status: Status) {
+        match to {
+            PollTo::Client(reply_to) => self.refuse(reply_to, status),
+            PollTo::Fetch { origin, call } => {
+                self.todo.push_back(Todo::AnswerFetch(origin, call, Err(status)));
+            }
+        }
+    }
+
+    /// A read of a grouped fetch.
+    pub fn handle_fetch_read(
+        &mut self,
+        now: Nanos,
+        wall: Micros,
+        from: ShardId,
+        call: CallId,
+        read: FetchRead,
+    ) {
+        let to = PollTo::Fetch { origin: from, call };
+        if self.stopping {
+            return self.refuse_poll(to, Status::TransientNotAccepted);
+        }
+        let mut job = PollJob::new(read.lane, read.key, read.metadata_op, to, read.work);
+        job.oversized = read.oversized;
+        self.poll(now, wall, job);
     }
 
     /// Nobody waits for the offset of a read; one that finds its lane full heals with the next.
@@ -362,6 +409,10 @@ impl Owner {
     }
 
     fn answer_poll(&mut self, job: &PollJob, selection: Selection) {
+        let reply_to = match job.to {
+            PollTo::Client(reply_to) => reply_to,
+            PollTo::Fetch { origin, call } => return self.answer_fetch(job, origin, call, selection),
+        };
         let metadata_op = self.metadata_op.max(job.metadata_op);
         let head = PollHead {
             partition: job.key.partition,
@@ -374,7 +425,7 @@ impl Owner {
             },
         };
         let frame =
-            job.reply_to.echo.records(metadata_op, job.key.incarnation, |out| head.put(out), selection.parts);
-        self.todo.push_back(Todo::Answer(job.reply_to, Some(frame)));
+            reply_to.echo.records(metadata_op, job.key.incarnation, |out| head.put(out), selection.parts);
+        self.todo.push_back(Todo::Answer(reply_to, Some(frame)));
     }
 }
