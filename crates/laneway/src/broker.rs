@@ -19,7 +19,8 @@ use laneway_metadata::{Metadata, limits};
 use laneway_reads::WaiterLimits;
 use laneway_shard_metadata::MetadataLane;
 use laneway_shard_partition::core::LaneLimits;
-use laneway_shard_partition::shard::{NodeAddress, PasswordCheck};
+use laneway_shard_partition::passwords::Passwords;
+use laneway_shard_partition::shard::NodeAddress;
 use laneway_shard_partition::{RestoredLane, ShardId, ShardSettings, clock};
 use laneway_storage::{DataDirectory, GroupLimits, StorageCounters, StorageError};
 use laneway_transport::{BindError, Bound};
@@ -166,7 +167,7 @@ impl Broker {
             address: node_address(&config, bound.as_ref().map(Bound::address)),
             connections_max: descriptors::connections_max(config.connections.max, descriptors) as usize,
             connections: Arc::default(),
-            passwords: PasswordCheck::new(move |password, stored| verifier.verify(password, stored)),
+            passwords: check_passwords(verifier, cores.count())?,
             plan,
         };
 
@@ -369,7 +370,7 @@ struct SettingsOfAll<'a> {
     address: NodeAddress,
     connections_max: usize,
     connections: Arc<AtomicUsize>,
-    passwords: PasswordCheck,
+    passwords: Passwords,
     plan: PlanSettings,
 }
 
@@ -431,6 +432,13 @@ fn warn_of_fixed_settings(metadata: &Metadata, config: &Config) {
             "sessions.max was fixed by the first start of this data directory: the configured value has no effect"
         );
     }
+}
+
+/// Threads that check passwords: half of the cores, at most four. A check takes 19 MiB and some ten milliseconds.
+fn check_passwords(verifier: Verifier, cores: usize) -> Result<Passwords, StartError> {
+    let check = move |password: &str, stored: Option<&str>| verifier.verify(password, stored);
+    Passwords::start(cores.div_ceil(2).min(4), Arc::new(check))
+        .map_err(|source| StartError::Io { what: "start a thread for password checks", source })
 }
 
 fn lane_limits(config: &Config) -> LaneLimits {

@@ -62,6 +62,7 @@ pub struct Counters {
 struct Bell {
     waker: AtomicWaker,
     sleeping: AtomicBool,
+    closed: AtomicBool,
     counters: Counters,
 }
 
@@ -117,6 +118,7 @@ pub fn mailbox<M, P>(capacity: Capacity) -> (Sender<M, P>, Mailbox<M, P>) {
     let bell = Arc::new(Bell {
         waker: AtomicWaker::new(),
         sleeping: AtomicBool::new(false),
+        closed: AtomicBool::new(false),
         counters: Counters::default(),
     });
     let sender = Sender {
@@ -156,9 +158,20 @@ impl<M, P> Sender<M, P> {
         self.bell.ring();
     }
 
+    /// Whether the shard is gone: nothing will ever be taken again.
+    pub fn is_closed(&self) -> bool {
+        self.bell.closed.load(Ordering::Acquire)
+    }
+
     /// The counts of this mailbox.
     pub fn counters(&self) -> &Counters {
         &self.bell.counters
+    }
+}
+
+impl<M, P> Drop for Mailbox<M, P> {
+    fn drop(&mut self) {
+        self.bell.closed.store(true, Ordering::Release);
     }
 }
 
@@ -266,6 +279,15 @@ mod tests {
         sender.publish(3);
         assert_eq!(rings.0.load(Ordering::SeqCst), 1);
         assert!(mailbox.poll_ready(&mut context).is_ready());
+    }
+
+    #[test]
+    fn sender_learns_that_the_shard_is_gone() {
+        let (sender, mailbox) = small();
+        assert!(!sender.is_closed());
+        drop(mailbox);
+        assert!(sender.is_closed());
+        assert!(sender.send(Class::Reply, 1).is_err());
     }
 
     #[test]

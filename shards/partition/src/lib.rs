@@ -19,6 +19,7 @@ pub mod journal;
 pub mod message;
 pub mod origin;
 pub mod owner;
+pub mod passwords;
 pub mod process;
 pub mod progress;
 pub mod reply;

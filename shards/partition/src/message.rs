@@ -345,6 +345,8 @@ pub enum Answer {
     Watched(Vec<WatchedTarget>),
     /// To [`Question::Read`].
     Read(Result<ReadPart, Status>),
+    /// Whether a password matches; from the threads that check.
+    Password(bool),
 }
 
 /// One connection of a shard, for a listing.

@@ -1,12 +1,9 @@
-//! What the process and its machine use, read from `/proc` and the control group. Blocking: never called on a shard's
-//! thread.
+//! What the process and its machine use, read from `/proc` and the control group. Takes a part of a millisecond, so a
+//! shard reads it at most once a second.
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How long the processor's use is measured.
-const SAMPLE: Duration = Duration::from_millis(100);
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Clock ticks of `/proc` in a second. The kernel reports them in this unit on every platform that we build for.
 const TICKS_PER_SECOND: u64 = 100;
@@ -14,9 +11,10 @@ const TICKS_PER_SECOND: u64 = 100;
 /// One reading. Figures that the kernel does not show are 0 or empty.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// Processor time of this process in the sample, percent of one core.
+    ticks: Ticks,
+    /// Processor time of this process since the reading before, or since its start; percent of one core.
     pub cpu_percent: f32,
-    /// Processor time of everything on the machine in the sample, percent of all cores.
+    /// Processor time of everything on the machine since the reading before, or since it started; percent of all cores.
     pub total_cpu_percent: f32,
     /// Resident memory.
     pub memory_bytes: u64,
@@ -52,14 +50,14 @@ pub struct Process {
     pub kernel_version: String,
 }
 
-/// Reads everything. Takes [`SAMPLE`].
-pub fn read(directory: &Path) -> Process {
-    let before = (own_ticks(), machine_ticks());
-    std::thread::sleep(SAMPLE);
-    let after = (own_ticks(), machine_ticks());
-    let own = after.0.saturating_sub(before.0);
-    let busy = after.1.busy.saturating_sub(before.1.busy);
-    let all = after.1.all.saturating_sub(before.1.all);
+/// Reads everything. `before` is the reading before this one, which the use of the processor is measured from.
+pub fn read(directory: &Path, before: Option<&Process>) -> Process {
+    let ticks = Ticks { own: own_ticks(), machine: machine_ticks(), run_time_us: run_time_us() };
+    let since = before.map_or(Ticks::default(), |before| before.ticks);
+    let own = ticks.own.saturating_sub(since.own);
+    let span_us = ticks.run_time_us.saturating_sub(since.run_time_us).max(1);
+    let busy = ticks.machine.busy.saturating_sub(since.machine.busy);
+    let all = ticks.machine.all.saturating_sub(since.machine.all);
 
     let status = text("/proc/self/status");
     let meminfo = text("/proc/meminfo");
@@ -74,12 +72,13 @@ pub fn read(directory: &Path) -> Process {
         (Some(limit), Some(used)) => limit.saturating_sub(used).min(machine_available),
         _ => machine_available,
     };
-    let run_time_us = run_time_us();
+    let run_time_us = ticks.run_time_us;
     let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
     let (disk_free_bytes, disk_total_bytes) = disk(directory);
     let release = text("/etc/os-release");
     Process {
-        cpu_percent: own as f32 / TICKS_PER_SECOND as f32 / SAMPLE.as_secs_f32() * 100.0,
+        ticks,
+        cpu_percent: (own as f64 / TICKS_PER_SECOND as f64 / (span_us as f64 / 1e6) * 100.0) as f32,
         total_cpu_percent: if all == 0 { 0.0 } else { busy as f32 / all as f32 * 100.0 },
         memory_bytes,
         memory_total_bytes,
@@ -155,7 +154,15 @@ fn run_time_us() -> u64 {
     ((up * 1e6) as u64).saturating_sub(started)
 }
 
-#[derive(Clone, Copy)]
+/// Where the counters of the processor stood.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ticks {
+    own: u64,
+    machine: MachineTicks,
+    run_time_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
 struct MachineTicks {
     busy: u64,
     all: u64,
@@ -205,7 +212,7 @@ mod tests {
 
     #[test]
     fn reading_shows_this_process() {
-        let process = read(Path::new("."));
+        let process = read(Path::new("."), None);
         assert!(process.memory_bytes > 0 && process.memory_bytes < process.memory_total_bytes);
         assert!(process.memory_available_bytes <= process.memory_total_bytes);
         assert!(process.threads >= 1 && process.open_files >= 3);

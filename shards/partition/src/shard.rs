@@ -28,35 +28,14 @@ use crate::message::{Answer, ClientRow, Inbox, Message, Post, Question, ReplyTo,
 use crate::origin::fetch::Fetches;
 use crate::origin::metadata::Ticket;
 use crate::owner::{Owner, Todo};
+use crate::passwords::Passwords;
+use crate::process::Process;
+
+/// Age of the process's figures at which they are read again, microseconds. Reading takes a part of a millisecond.
+const PROCESS_US_MAX: u64 = 1_000_000;
 
 /// Messages that one turn takes from the mailbox, so that connections and the journal get their turn in between.
 const MESSAGES_PER_TURN_MAX: usize = 256;
-
-/// Checks a password against the stored hash of a user, or against a stand-in when there is no such user. Takes the
-/// same time either way. Slow on purpose: never called on a shard's thread.
-#[derive(Clone)]
-pub struct PasswordCheck(Arc<Check>);
-
-type Check = dyn Fn(&str, Option<&str>) -> bool + Send + Sync;
-
-impl PasswordCheck {
-    /// Wraps the check that the broker was built with.
-    pub fn new(check: impl Fn(&str, Option<&str>) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(check))
-    }
-
-    /// Whether the password is the one behind the hash. A password that is no text is none.
-    pub fn matches(&self, password: &[u8], stored: Option<&str>) -> bool {
-        let text = std::str::from_utf8(password);
-        (self.0)(text.unwrap_or_default(), stored) && text.is_ok()
-    }
-}
-
-impl std::fmt::Debug for PasswordCheck {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PasswordCheck(..)")
-    }
-}
 
 /// A shard has more requests waiting than it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +84,7 @@ pub struct ShardSettings {
     /// How clients reach this node.
     pub address: NodeAddress,
     /// How passwords are checked.
-    pub passwords: PasswordCheck,
+    pub passwords: Passwords,
     /// What requests are planned with.
     pub plan: PlanSettings,
 }
@@ -141,6 +120,7 @@ pub struct Shard {
     pub checkpointing: Cell<bool>,
     /// Rung when a checkpoint is done.
     pub checkpoint_bell: Signal,
+    process: RefCell<Option<(laneway_reads::Nanos, Rc<Process>)>>,
     metadata: RefCell<Arc<Metadata>>,
     posts: Vec<Post>,
     inbox: Inbox,
@@ -185,6 +165,7 @@ impl Shard {
             fetches: Fetches::default(),
             checkpointing: Cell::new(false),
             checkpoint_bell: Signal::default(),
+            process: RefCell::default(),
             metadata: RefCell::new(metadata),
             posts,
             inbox,
@@ -487,6 +468,32 @@ impl Shard {
                 address: connection.peer.to_string(),
             })
             .collect()
+    }
+
+    /// Whether a password is the one behind a stored hash. None when too many sign-ins wait.
+    pub async fn check_password(&self, password: Vec<u8>, stored: Option<String>) -> Option<bool> {
+        let call = self.calls.open();
+        let answer_to = self.posts[usize::from(self.settings.id.0)].clone();
+        self.settings.passwords.check(password, stored, answer_to, call.id()).ok()?;
+        match call.wait().await {
+            Answer::Password(matches) => Some(matches),
+            _ => None,
+        }
+    }
+
+    /// What the process uses, read at most once a second.
+    pub fn process(&self) -> Rc<Process> {
+        let now = clock::now();
+        let mut cached = self.process.borrow_mut();
+        match cached.as_ref() {
+            Some((read, process)) if now < read.after_us(PROCESS_US_MAX) => process.clone(),
+            before => {
+                let before = before.map(|(_, process)| process.clone());
+                let process = Rc::new(crate::process::read(self.directory.path(), before.as_deref()));
+                *cached = Some((now, process.clone()));
+                process
+            }
+        }
     }
 
     /// Asks another shard, or this one, and waits for the answer. None when the shard's queue is full.

@@ -114,10 +114,7 @@ impl Shard {
             .filter(|user| in_bounds && user.status == UserStatus::Active);
         let stored = user.map(|user| user.password_hash.phc().to_owned());
         let password = login.password.0.to_owned();
-        let passwords = self.settings.passwords.clone();
-        let checked =
-            compio::runtime::spawn_blocking(move || passwords.matches(&password, stored.as_deref())).await;
-        let matches = checked.unwrap_or(false);
+        let matches = self.check_password(password, stored).await.ok_or(Refused::Retry)?;
         match user {
             Some(user) if matches => Ok((user.id, user.created_at)),
             _ => Err(Refused::Evict(EvictionReason::InvalidCredentials)),

@@ -21,10 +21,7 @@ impl Shard {
         self.metadata().permit(binding.user, Rule::Servers)?;
         let usage = self.usage(UsageScope::Node).await?;
         let clients = self.clients().await?.len();
-        let directory = self.directory.path().to_owned();
-        let process = compio::runtime::spawn_blocking(move || process::read(&directory))
-            .await
-            .map_err(|_| Status::ShardCommunicationError)?;
+        let process = self.process();
         let metadata = self.metadata();
         let streams = metadata.streams();
         let stats = Stats {
