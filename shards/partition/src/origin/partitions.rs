@@ -48,8 +48,8 @@ impl Shard {
     ) {
         let request = match operation {
             Operation::SendMessages => self.plan_send(reply_to, &binding, frame),
-            Operation::StoreConsumerOffset => self.plan_store(reply_to, &binding, &frame),
-            Operation::DeleteConsumerOffset => self.plan_delete(reply_to, &binding, &frame),
+            Operation::StoreConsumerOffset => self.plan_store(reply_to, &binding, &frame.body),
+            Operation::DeleteConsumerOffset => self.plan_delete(reply_to, &binding, &frame.body),
             _ => Err(Status::InvalidCommand),
         };
         self.serve_planned(connection, reply_to, request);
@@ -143,30 +143,41 @@ impl Shard {
         &self,
         reply_to: ReplyTo,
         binding: &Binding,
-        frame: &Frame,
+        body: &[u8],
     ) -> Result<PartitionRequest, Status> {
-        let request = StoreConsumerOffset::parse(&frame.body).map_err(malformed)?;
-        let partition = request.partition.unwrap_or_default();
-        let (stream, topic) = (request.stream, request.topic);
-        let place = self.find(&frame.header, binding, stream, topic, partition, Need::Poll)?;
-        let consumer = consumer_key(&request.consumer)?;
-        let identity = identity(&frame.header, binding);
-        Ok(self.request(reply_to, &place, Work::StoreOffset { identity, consumer, offset: request.offset }))
+        let StoreConsumerOffset { consumer, stream, topic, partition, offset, ack: _ } =
+            StoreConsumerOffset::parse(body).map_err(malformed)?;
+        let (place, consumer) =
+            self.find_progress(&reply_to, binding, consumer, (stream, topic, partition))?;
+        let identity = identity(reply_to.echo.header(), binding);
+        Ok(self.request(reply_to, &place, Work::StoreOffset { identity, consumer, offset }))
     }
 
     fn plan_delete(
         &self,
         reply_to: ReplyTo,
         binding: &Binding,
-        frame: &Frame,
+        body: &[u8],
     ) -> Result<PartitionRequest, Status> {
-        let request = DeleteConsumerOffset::parse(&frame.body).map_err(malformed)?;
-        let partition = request.partition.unwrap_or_default();
-        let (stream, topic) = (request.stream, request.topic);
-        let place = self.find(&frame.header, binding, stream, topic, partition, Need::Poll)?;
-        let consumer = consumer_key(&request.consumer)?;
-        let identity = identity(&frame.header, binding);
+        let DeleteConsumerOffset { consumer, stream, topic, partition, ack: _ } =
+            DeleteConsumerOffset::parse(body).map_err(malformed)?;
+        let (place, consumer) =
+            self.find_progress(&reply_to, binding, consumer, (stream, topic, partition))?;
+        let identity = identity(reply_to.echo.header(), binding);
         Ok(self.request(reply_to, &place, Work::DeleteOffset { identity, consumer }))
+    }
+
+    /// The partition and the key of a change of stored progress.
+    fn find_progress(
+        &self,
+        reply_to: &ReplyTo,
+        binding: &Binding,
+        consumer: Consumer<'_>,
+        (stream, topic, partition): (Identifier<'_>, Identifier<'_>, Option<PartitionId>),
+    ) -> Result<(PartitionPlace, ConsumerKey), Status> {
+        let header = reply_to.echo.header();
+        let place = self.find(header, binding, stream, topic, partition.unwrap_or_default(), Need::Poll)?;
+        Ok((place, consumer_key(&consumer)?))
     }
 
     pub(super) fn plan_get_offset(
