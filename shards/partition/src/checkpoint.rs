@@ -32,12 +32,14 @@ pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), 
     let progress = shard.commit.borrow_mut().rotated(place);
     journal::advance(shard, progress);
     let draft = freeze(shard);
+    let gone = draft.lanes.iter().flat_map(LaneDraft::gone).collect();
     shard.checkpointing.set(true);
     let shard = shard.clone();
     compio::runtime::spawn(async move {
         if let Err(error) = complete(&shard, draft).await {
             // The journal still holds everything: nothing is lost, and the next checkpoint tries again.
             tracing::error!(%error, "the checkpoint failed; the journal keeps what it would have freed");
+            shard.owner.borrow_mut().keep_fenced(gone);
         }
         shard.checkpointing.set(false);
         shard.checkpoint_bell.ring();

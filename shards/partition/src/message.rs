@@ -14,7 +14,7 @@ use laneway_wire::{
 };
 
 use crate::calls::CallId;
-use crate::core::{ConsumerKey, Identity};
+use crate::core::{ConsumerKey, FenceToken, Identity};
 use crate::reply::Echo;
 
 /// Number of a shard on its node, from 0.
@@ -295,6 +295,8 @@ pub struct FetchRead {
     pub work: PollWork,
     /// Whether a first message above the byte limit may come alone: one read of a fetch has that turn.
     pub oversized: Oversized,
+    /// What a `Next` target was resolved against when the fetch began; a store since then ends its read.
+    pub fence: Option<FenceToken>,
 }
 
 /// Whether a read may return a first message above its byte limit.

@@ -302,7 +302,12 @@ impl Shard {
         for fetch in connection.fetches.borrow().values() {
             fetch.cancel();
         }
-        for shard in connection.take_deferring_shards() {
+        let mut shards = connection.take_deferring_shards();
+        if !connection.fetches.borrow().is_empty() {
+            // Any shard may run a read of a fetch.
+            shards = self.shard_ids().collect();
+        }
+        for shard in shards {
             if shard == self.settings.id {
                 self.owner.borrow_mut().handle_connection_lost(connection.id);
             } else {

@@ -285,6 +285,7 @@ impl Shard {
                 self.owner.borrow_mut().handle_connection_lost(connection);
             }
             Message::SessionsEnded(sessions) => {
+                self.fetches.end_sessions(&sessions);
                 self.owner.borrow_mut().handle_sessions_ended(wall, &sessions);
             }
             Message::Evict { to, reason } => self.evict_here(to, reason),

@@ -8,23 +8,24 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use laneway_mailbox::Class;
+use laneway_metadata::SessionId;
 use laneway_metadata::permissions::Rule;
 use laneway_reads::deadlines::FetchDeadlines;
 use laneway_reads::{
-    Deadlines, DeferredTimes, ReadyTarget, Requester, SessionKey, Share, Strategy, allot, even_share,
+    Deadlines, DeferredTimes, Nanos, ReadyTarget, Requester, SessionKey, Share, Strategy, allot, even_share,
 };
 use laneway_transport::Signal;
 use laneway_wire::reply::{FetchSection, put_fetch_table};
 use laneway_wire::request::FetchMessages;
 use laneway_wire::{
     ConsumerKind as WireKind, Frame, Incarnation, LaneId, Offset, OwnerGeneration, PartitionContext,
-    PartitionId, PartitionKey, RequestNumber, Status,
+    PartitionId, PartitionKey, RequestNumber, Status, StreamId, TopicId,
 };
 
 use super::partitions::{consumer_key, strategy};
 use crate::clock;
 use crate::connections::{Binding, Connection};
-use crate::core::ConsumerKey;
+use crate::core::{ConsumerKey, FenceToken};
 use crate::message::{
     Answer, FetchRead, Message, Oversized, PollWork, Question, ReadPart, ReplyTo, ShardId, WatchId,
     WatchTarget,
@@ -40,6 +41,7 @@ pub struct FetchState {
     /// Newest heads, and partitions that cannot be read any more.
     news: RefCell<BTreeMap<PartitionKey, Result<Offset, Status>>>,
     cancelled: Cell<bool>,
+    session_ended: Cell<bool>,
     bell: Signal,
 }
 
@@ -49,29 +51,44 @@ impl FetchState {
         self.cancelled.set(true);
         self.bell.ring();
     }
+
+    fn is_over(&self) -> bool {
+        self.cancelled.get() || self.session_ended.get()
+    }
 }
 
 /// The fetches of one shard's connections.
 #[derive(Debug, Default)]
 pub struct Fetches {
     next: Cell<u64>,
-    open: RefCell<BTreeMap<WatchId, Rc<FetchState>>>,
+    open: RefCell<BTreeMap<WatchId, (SessionKey, Rc<FetchState>)>>,
 }
 
 impl Fetches {
-    fn begin(&self) -> (WatchId, Rc<FetchState>) {
+    fn begin(&self, session: SessionKey) -> (WatchId, Rc<FetchState>) {
         let watch = WatchId(self.next.get());
         self.next.set(watch.0 + 1);
         let state = Rc::new(FetchState::default());
-        self.open.borrow_mut().insert(watch, state.clone());
+        self.open.borrow_mut().insert(watch, (session, state.clone()));
         (watch, state)
     }
 
     /// News of a partition. A fetch that is over takes none.
     pub fn note(&self, watch: WatchId, key: PartitionKey, head: Result<Offset, Status>) {
-        if let Some(state) = self.open.borrow().get(&watch) {
+        if let Some((_, state)) = self.open.borrow().get(&watch) {
             state.news.borrow_mut().insert(key, head);
             state.bell.ring();
+        }
+    }
+
+    /// Sessions ended: their fetches wait no longer.
+    pub fn end_sessions(&self, sessions: &[SessionId]) {
+        for (session, state) in self.open.borrow().values() {
+            let ended = |id: &SessionId| (id.client, id.epoch) == (session.client, session.session);
+            if sessions.iter().any(ended) {
+                state.session_ended.set(true);
+                state.bell.ring();
+            }
         }
     }
 
@@ -88,11 +105,15 @@ impl Fetches {
 
 /// A fetch, checked.
 struct Fetch {
+    stream: StreamId,
+    topic: TopicId,
     consumer: ConsumerKey,
     min_count: u32,
     count: u32,
     max_bytes: u32,
     commit: bool,
+    /// When it began: a later store of the offset ends the committing read of a `Next` target.
+    started: Nanos,
     deadlines: FetchDeadlines,
     targets: Vec<Target>,
 }
@@ -141,7 +162,8 @@ impl Shard {
             Err(status) => return self.refuse_here(reply_to, status),
         };
         connection.charge(reply_to.request(), fetch.max_bytes as usize);
-        let (watch, state) = self.fetches.begin();
+        let session = SessionKey { client: binding.client, session: binding.session };
+        let (watch, state) = self.fetches.begin(session);
         connection.fetches.borrow_mut().insert(reply_to.request(), state.clone());
         let (shard, connection) = (self.clone(), connection.clone());
         compio::runtime::spawn(async move {
@@ -205,11 +227,14 @@ impl Shard {
             }
         });
         Ok(Fetch {
+            stream: stream.id,
+            topic: topic.id,
             consumer: consumer_key(&request.consumer)?,
             min_count: request.min_count,
             count: request.count,
             max_bytes: request.max_bytes.min(self.settings.read_bytes_max),
             commit: request.auto_commit,
+            started: now,
             deadlines,
             targets: targets.collect(),
         })
@@ -233,14 +258,18 @@ impl Shard {
         if state.cancelled.get() {
             return Err(Ended::Cancelled);
         }
+        if state.session_ended.get() {
+            return Err(Ended::Refused(Status::StaleClient));
+        }
         let shares = shares(&fetch, cut_short);
-        let refused = self.read_targets(reply_to, binding, &mut fetch, shares).await;
+        let refused = self.read_targets(reply_to, binding, &mut fetch, shares, state).await;
         if state.cancelled.get() && !fetch.commit {
             return Err(Ended::Cancelled);
         }
         if let Err(status) = self.still_permitted(binding, &fetch) {
             return Err(Ended::Refused(status));
         }
+        self.fail_deleted(&mut fetch);
         let brought = fetch
             .targets
             .iter()
@@ -260,6 +289,18 @@ impl Shard {
         match live || fetch.commit {
             true => Ok(()),
             false => Err(Status::StaleClient),
+        }
+    }
+
+    /// A partition that was deleted meanwhile is gone for the client, whatever its owner still had of it.
+    fn fail_deleted(&self, fetch: &mut Fetch) {
+        let metadata = self.metadata();
+        for target in &mut fetch.targets {
+            let found = metadata.partition(fetch.stream.0, fetch.topic.0, target.partition);
+            let current = found.is_ok_and(|place| place.key == target.key);
+            if !current && !matches!(target.state, TargetState::Failed(_)) {
+                target.state = TargetState::Failed(Status::HistoryUnavailable);
+            }
         }
     }
 
@@ -300,6 +341,7 @@ impl Shard {
         binding: &Binding,
         fetch: &mut Fetch,
         shares: Vec<(usize, Share)>,
+        state: &FetchState,
     ) -> bool {
         let mut refused = false;
         let mut turn = Oversized::Allowed;
@@ -320,6 +362,9 @@ impl Shard {
                 _ => {}
             }
             take(fetch, at, outcome, &mut refused);
+            if state.is_over() {
+                return refused;
+            }
             if turn == Oversized::Refused {
                 break;
             }
@@ -388,12 +433,19 @@ impl Shard {
             commit: fetch.commit,
             deadlines: Deadlines { wait: clock::now(), request: fetch.deadlines.read },
         };
+        let fence = match target.state {
+            TargetState::Resolved { start, .. } if target.strategy == Strategy::Next => {
+                Some(FenceToken { start, at: fetch.started })
+            }
+            _ => None,
+        };
         FetchRead {
             lane: target.lane,
             key: target.key,
             metadata_op: self.metadata().applied(),
             work,
             oversized,
+            fence,
         }
     }
 
@@ -456,10 +508,7 @@ async fn wait(fetch: &mut Fetch, state: &FetchState) -> bool {
         let available =
             fetch.targets.iter().fold(0_u64, |sum, target| sum.saturating_add(target.available()));
         let now = clock::now();
-        if failed
-            || state.cancelled.get()
-            || available >= u64::from(fetch.min_count)
-            || now >= fetch.deadlines.wait
+        if failed || state.is_over() || available >= u64::from(fetch.min_count) || now >= fetch.deadlines.wait
         {
             return failed;
         }

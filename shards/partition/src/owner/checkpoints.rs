@@ -39,6 +39,11 @@ impl LaneDraft {
         self.draft.op()
     }
 
+    /// Partitions whose files go with this checkpoint.
+    pub fn gone(&self) -> impl Iterator<Item = (LaneId, PartitionKey)> + '_ {
+        self.gone.iter().map(|key| (self.lane, *key))
+    }
+
     /// What has to reach segments before the checkpoint may be written.
     pub fn flush_parts(&self) -> Vec<FlushPart> {
         self.draft
@@ -102,6 +107,17 @@ impl Owner {
             .filter_map(|key| owned.logs.remove(key))
             .flat_map(|log| log.files().collect::<Vec<_>>())
             .collect()
+    }
+
+    /// The checkpoint was not made: the files of these partitions go with the next one.
+    pub fn keep_fenced(&mut self, gone: Vec<(LaneId, PartitionKey)>) {
+        for (lane, key) in gone {
+            if let Some(owned) = self.lanes.get_mut(&lane)
+                && owned.logs.contains_key(&key)
+            {
+                owned.fenced.push(key);
+            }
+        }
     }
 
     /// Frees memory of batches that segments hold, until the lanes keep about `keep_bytes`.

@@ -176,6 +176,8 @@ impl Owner {
         for waiter in self.waiters.remove_partition(key) {
             self.refuse_poll(waiter.request.to, Status::HistoryUnavailable);
         }
+        // A fetch may have come after the fence was ordered and before it committed.
+        self.end_watches_of(key, Status::HistoryUnavailable);
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         owned.fenced.push(key);
     }

@@ -87,7 +87,9 @@ impl Owner {
             return self.refuse_poll(job.to, status);
         };
         if job.strategy == Strategy::Next {
-            match partition.fence_token(&job.consumer, now) {
+            // A fetch resolved its start before it waited.
+            let token = job.fence.map_or_else(|| partition.fence_token(&job.consumer, now), Ok);
+            match token {
                 Ok(token) => {
                     job.strategy = Strategy::Offset(token.start);
                     job.fence = Some(token);
@@ -224,9 +226,13 @@ impl Owner {
         }
     }
 
-    /// A connection ended: nothing is owed to it.
+    /// A connection ended: nothing is owed to it. A grouped fetch learns that its read is over.
     pub fn handle_connection_lost(&mut self, connection: ConnectionId) {
-        self.waiters.remove_connection(connection);
+        for waiter in self.waiters.remove_connection(connection) {
+            if let to @ PollTo::Fetch { .. } = waiter.request.to {
+                self.refuse_poll(to, Status::TransientNotAccepted);
+            }
+        }
     }
 
     /// Starts a poll's read of segments: the selector that takes the bytes, if the poll is still there.
@@ -391,6 +397,7 @@ impl Owner {
         }
         let mut job = PollJob::new(read.lane, read.key, read.metadata_op, to, read.work);
         job.oversized = read.oversized;
+        job.fence = read.fence;
         self.poll(now, wall, job);
     }
 
