@@ -11,7 +11,7 @@ use crate::messages::{Poll, Polled, named, numbered};
 use crate::node::{Node, SHARDS};
 
 /// How long a test looks at something that must not happen.
-const SETTLING: Duration = Duration::from_millis(150);
+const SETTLING: Duration = Duration::from_millis(40);
 
 /// A wait that a test never sees the end of.
 const LONG_MS: u64 = 20_000;
@@ -38,7 +38,7 @@ fn commit_wakes_a_parked_poll() {
         let node = Node::start(shards);
         let mut producer = node.client();
         let mut reader = node.client();
-        for (round, place) in producer.topic("wake", 6).iter().enumerate() {
+        for (round, place) in producer.topic("wake", 4).iter().enumerate() {
             let sent = park(&mut reader, place, Poll::next().wait_ms(LONG_MS));
             let begun = Instant::now();
             producer.append(place, &[format!("{round}")]);

@@ -99,7 +99,7 @@ fn next_read_starts_behind_the_stored_offset() {
     everywhere("next", |client, place, code| {
         for consumer in [numbered(code), named("a name"), named("7")] {
             assert_eq!(client.poll(place, Poll::next().code(code).by(consumer)).offsets().first(), Some(&0));
-            for stored in [0, 2, 3, 7, 8] {
+            for stored in [0, 2, 8] {
                 client.store(place, consumer, stored);
                 let polled = client.poll(place, Poll::next().code(code).by(consumer));
                 assert_eq!(polled.offsets(), (stored + 1..9).collect::<Vec<_>>());
@@ -241,9 +241,9 @@ fn acknowledged_message_is_seen_by_every_connection() {
     for shards in SHARDS {
         let node = Node::start(shards);
         let mut producer = node.client();
-        let mut readers: Vec<_> = (0..4).map(|_| node.client()).collect();
+        let mut readers: Vec<_> = (0..3).map(|_| node.client()).collect();
         let places = producer.topic("seen", 3);
-        for round in 0..20 {
+        for round in 0..8 {
             for place in &places {
                 producer.append(place, &[format!("{round}")]);
                 for reader in &mut readers {
