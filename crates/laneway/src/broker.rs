@@ -534,11 +534,16 @@ fn remove_old_journals(
     if old.is_empty() {
         return Ok(());
     }
-    let runtime = compio::runtime::Runtime::builder()
-        .with_proactor(compio::driver::ProactorBuilder::new())
-        .build()
-        .map_err(|source| StartError::Io { what: "make a runtime", source })?;
-    Ok(runtime.block_on(directory.remove_journals(&old, &StorageCounters::default()))?)
+    let remove = || {
+        let runtime = compio::runtime::Runtime::builder()
+            .with_proactor(compio::driver::ProactorBuilder::new())
+            .build()
+            .map_err(|source| StartError::Io { what: "make a runtime", source })?;
+        Ok(runtime.block_on(directory.remove_journals(&old, &StorageCounters::default()))?)
+    };
+    // The kernel takes a closed ring apart later and interrupts the thread that made it. That must not be the thread of
+    // the program that embeds the broker: its own reads would end with EINTR.
+    std::thread::scope(|scope| scope.spawn(remove).join()).expect("removing files does not panic")
 }
 
 /// How shards report; the receiving end is the broker's.
