@@ -249,17 +249,15 @@ impl Link {
         let patience = patience.max(Duration::from_millis(1));
         self.stream.set_read_timeout(Some(patience)).expect("set the read timeout");
         let mut first = [0];
-        let begun = loop {
-            match self.stream.peek(&mut first) {
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                begun => break begun,
-            }
-        };
+        let begun = self.stream.peek(&mut first);
         self.stream.set_read_timeout(Some(ANSWER_MAX)).expect("set the read timeout");
         match begun {
             Ok(0) => return Some(Answer::Closed),
             Ok(_) => {}
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {
+                panic!("the broker interrupts its embedder's reads")
+            }
             Err(_) => return Some(Answer::Closed),
         }
         let mut bytes = vec![0; HEADER_BYTES];

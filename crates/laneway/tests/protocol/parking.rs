@@ -3,7 +3,8 @@
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use laneway_wire::request::{CreatePartitions, DeletePartitions, DeleteTopic, Logout};
+use laneway_wire::reply::{ClientHeader, read_list};
+use laneway_wire::request::{CreatePartitions, DeletePartitions, DeleteTopic, GetClients, Logout};
 use laneway_wire::{Identifier, Strategy};
 
 use crate::client::{AT_CODE, Client, Place, Sent};
@@ -289,6 +290,19 @@ fn cancel_of_another_identity_does_nothing() {
     assert_eq!(Polled::read(&client.reply_to(&parked), &place).offsets(), [0]);
 }
 
+/// Waits until the broker has noticed that this connection is the only one.
+fn await_alone(client: &mut Client) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let count = |client: &mut Client| {
+        let body = client.must(&GetClients {});
+        read_list::<ClientHeader<'_>>(&body).expect("clients").len()
+    };
+    while count(client) > 1 {
+        assert!(Instant::now() < deadline, "a lost connection is noticed");
+        sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn lost_connection_stores_nothing() {
     // R107, R125
@@ -301,7 +315,7 @@ fn lost_connection_stores_nothing() {
                 let mut lost = keeper.another();
                 park(&mut lost, place, Poll::offset(round).commit().wait_ms(LONG_MS));
                 drop(lost);
-                sleep(Duration::from_millis(30));
+                await_alone(&mut keeper);
                 keeper.append(place, &[format!("{round}")]);
                 assert_eq!(keeper.stored(place, numbered(1)), None, "nothing is stored for who is gone");
             }
