@@ -22,10 +22,20 @@ use laneway_transport::Listener;
 use laneway_wire::{LaneId, Op};
 
 use crate::broker::ProgressSender;
+use crate::descriptors;
 use crate::probe::ChosenEngine;
 
-/// Files of segments that a shard keeps open.
+/// Files of segments that a shard keeps open, if the process may have that many descriptors.
 const DESCRIPTORS_MAX: usize = 256;
+
+/// An eighth of the descriptors of the process is for open segments of all shards; at least this many for each.
+const DESCRIPTORS_MIN: usize = 4;
+
+fn descriptors_max(shards: u16) -> usize {
+    let limit = descriptors::raise_limit().unwrap_or(0);
+    let share = limit / 8 / u64::from(shards.max(1));
+    usize::try_from(share).unwrap_or(usize::MAX).clamp(DESCRIPTORS_MIN, DESCRIPTORS_MAX)
+}
 
 /// How often a stopping shard looks whether it is done. Only then; a running shard waits for events.
 const DRAIN_PAUSE: Duration = Duration::from_millis(5);
@@ -138,7 +148,7 @@ async fn serve(plan: ShardPlan) -> Result<(), String> {
         .await
         .map_err(|error| error.to_string())?;
     let commit = GroupCommit::new(writer.place(), group_limits);
-    let segments = SegmentStore::new(directory.clone(), counters.clone(), DESCRIPTORS_MAX);
+    let segments = SegmentStore::new(directory.clone(), counters.clone(), descriptors_max(settings.shards));
     let mut owner = Owner::new(settings.lane_limits, settings.waiters, settings.read_bytes_max);
     for (lane, restored) in lanes {
         owner.restore(lane, restored).map_err(|error| format!("lane {lane}: {error}"))?;

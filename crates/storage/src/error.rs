@@ -136,6 +136,17 @@ pub enum StorageError {
 
 impl StorageError {
     /// Gives an I/O error its operation and file, and tells a full disk from every other cause.
+    /// Whether space or descriptors were wanting: it may work later, and what was there is untouched.
+    pub fn is_exhausted(&self) -> bool {
+        match self {
+            StorageError::OutOfSpace { .. } => true,
+            StorageError::Io { operation: "open", source, .. } => {
+                matches!(source.raw_os_error(), Some(EMFILE | ENFILE))
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(
         operation: &'static str,
         path: impl Into<PathBuf>,
@@ -149,6 +160,11 @@ impl StorageError {
         }
     }
 }
+
+/// No descriptor left in the process. The numbers are the same on every Linux platform.
+const EMFILE: i32 = 24;
+/// No descriptor left in the system.
+const ENFILE: i32 = 23;
 
 /// What is wrong with a piece of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

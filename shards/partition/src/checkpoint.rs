@@ -8,9 +8,13 @@ use bytes::Bytes;
 use laneway_storage::{JournalWriter, StorageError};
 use laneway_wire::{LaneId, Op};
 
+use crate::clock;
 use crate::journal;
 use crate::owner::LaneDraft;
 use crate::shard::Shard;
+
+/// Pause after a rotation that found no space or no descriptor.
+const ROTATE_PAUSE_US: u64 = 500_000;
 
 /// Everything that one checkpoint covers, frozen in one turn.
 #[derive(Debug)]
@@ -23,8 +27,9 @@ pub struct Draft {
 pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), StorageError> {
     let place = match writer.rotate().await {
         Ok(place) => place,
-        Err(error @ StorageError::OutOfSpace { .. }) => {
-            tracing::warn!(%error, "no space for a new journal; the current one goes on");
+        Err(error) if writer.is_usable() && error.is_exhausted() => {
+            tracing::warn!(%error, "no new journal can be made; the current one goes on");
+            shard.rotate_after.set(clock::now().after_us(ROTATE_PAUSE_US));
             return Ok(());
         }
         Err(error) => return Err(error),

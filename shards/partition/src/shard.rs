@@ -116,6 +116,8 @@ pub struct Shard {
     pub reads: Reads,
     /// Grouped fetches of its connections.
     pub fetches: Fetches,
+    /// Earliest next try to rotate the journal, after one that found no space or no descriptor.
+    pub rotate_after: Cell<laneway_reads::Nanos>,
     /// Whether a checkpoint is being made.
     pub checkpointing: Cell<bool>,
     /// Rung when a checkpoint is done.
@@ -163,6 +165,7 @@ impl Shard {
             journal_bell: Signal::default(),
             reads: Reads::default(),
             fetches: Fetches::default(),
+            rotate_after: Cell::new(laneway_reads::Nanos(0)),
             checkpointing: Cell::new(false),
             checkpoint_bell: Signal::default(),
             process: RefCell::default(),

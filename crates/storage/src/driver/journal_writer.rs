@@ -92,8 +92,9 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Flushes the current file and goes on in a new one, for [`crate::GroupCommit::rotated`]. When there is no space
-    /// for the new file, the current one stays in use and the call may be repeated.
+    /// Flushes the current file and goes on in a new one, for [`crate::GroupCommit::rotated`]. When space or
+    /// descriptors are exhausted ([`StorageError::is_exhausted`]), the current one stays in use and the call may be
+    /// repeated.
     pub async fn rotate(&mut self) -> Result<JournalPlace, StorageError> {
         self.check_usable()?;
         if let Err(error) = self.file.flush(&self.counters).await {
@@ -102,8 +103,20 @@ impl JournalWriter {
         }
         let name = JournalName { shard: self.place.name.shard, sequence: self.next_sequence };
         self.next_sequence += 1;
-        (self.file, self.place) = create_file(&self.directory, name, &self.counters).await?;
-        Ok(self.place)
+        match create_file(&self.directory, name, &self.counters).await {
+            Ok((file, place)) => {
+                (self.file, self.place) = (file, place);
+                Ok(place)
+            }
+            Err(error) => {
+                // It may have got its name. A successor would make a torn end of the current file look like damage.
+                if let Err(kept) = files::remove(&name.path(self.directory.path()), &self.counters).await {
+                    self.poisoned = true;
+                    return Err(kept);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Removes files that no lane needs any more.
@@ -116,6 +129,11 @@ impl JournalWriter {
             files::remove(&journal.path(self.directory.path()), &self.counters).await?;
         }
         Ok(())
+    }
+
+    /// Whether it still takes writes.
+    pub fn is_usable(&self) -> bool {
+        !self.poisoned
     }
 
     fn check_usable(&self) -> Result<(), StorageError> {
