@@ -660,6 +660,35 @@ fn lost_connections_free_everything() {
 }
 
 #[test]
+fn full_quota_refuses_the_whole_fetch() {
+    // 4.6: for each session and for all, 90 at once. What does not wait needs none.
+    for shards in SHARDS {
+        let node = Node::start_with(shards, |config| {
+            config.reads.pending_per_shard_max = 5;
+            config.reads.pending_per_session_max = 3;
+        });
+        let (mut client, mut other) = (node.client(), node.client());
+        let places = client.topic("quota", 6);
+        let waits = fetch(&places, next).wait(LONG_US);
+        let parked: Vec<Sent> = (0..3).map(|_| client.park(&waits)).collect();
+        assert_eq!(client.fetch_status(&waits.clone().commit()), 90);
+        assert_eq!(client.fetch(&fetch(&places, next)).len(), 6);
+        let others: Vec<Sent> = (0..2).map(|_| other.park(&waits)).collect();
+        assert_eq!(other.fetch_status(&waits), 90, "the shard is full");
+        client.link.send(&cancel(&parked[0]));
+        client.assert_alive();
+        let again = client.park(&waits);
+        client.append(&places[3], &["x"]);
+        for sent in [&parked[1], &parked[2], &again] {
+            assert_eq!(total(&read(&client.prompt(sent), &waits)), 1);
+        }
+        for sent in &others {
+            assert_eq!(total(&read(&other.prompt(sent), &waits)), 1);
+        }
+    }
+}
+
+#[test]
 fn end_of_the_session_ends_its_fetches() {
     for shards in SHARDS {
         let node = Node::start(shards);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use laneway_metadata::{Metadata, Register, SessionId};
-use laneway_reads::{ConnectionId, Deadlines, Requester, Strategy};
+use laneway_reads::{ConnectionId, Deadlines, Requester, SessionKey, Strategy};
 use laneway_shard_metadata::{ShardWork, Verdict};
 use laneway_transport::OutFrame;
 use laneway_wire::batch::ProducerSection;
@@ -240,6 +240,8 @@ pub enum Question {
     Watch {
         /// The fetch's name for it.
         watch: WatchId,
+        /// Whose it is, when it waits: one that does not wait is told where things stand and follows nothing.
+        waits: Option<SessionKey>,
         /// Who reads.
         consumer: ConsumerKey,
         /// The partitions, and where the fetch starts in each.

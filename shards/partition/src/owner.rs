@@ -105,7 +105,7 @@ impl Owner {
         Self {
             lanes: BTreeMap::new(),
             limits,
-            watches: Watches::new(waiters.shard_max),
+            watches: Watches::new(waiters),
             waiters: Waiters::new(waiters),
             metadata_op: Op(0),
             read_bytes_max,

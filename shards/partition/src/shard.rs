@@ -451,8 +451,8 @@ impl Shard {
             }
             Question::Usage(scope) => Answer::Usage(self.owner.borrow().usage(scope)),
             Question::Clients => Answer::Clients(self.client_rows()),
-            Question::Watch { watch, consumer, targets } => {
-                Answer::Watched(self.owner.borrow_mut().handle_watch(from, watch, &consumer, &targets))
+            Question::Watch { watch, waits, consumer, targets } => {
+                Answer::Watched(self.owner.borrow_mut().handle_watch(from, watch, waits, &consumer, &targets))
             }
             Question::Read(read) => {
                 let (now, wall) = (clock::now(), clock::wall());

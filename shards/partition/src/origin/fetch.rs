@@ -140,6 +140,11 @@ enum TargetState {
 }
 
 impl Target {
+    /// Whether its owner follows no more fetches, of this session or at all.
+    fn found_no_room(&self) -> bool {
+        matches!(self.state, TargetState::Failed(Status::DeferredPollCapacityExceeded))
+    }
+
     fn available(&self) -> u64 {
         match self.state {
             TargetState::Resolved { start, head: Some(head) } if head >= start => head.0 - start.0 + 1,
@@ -248,15 +253,22 @@ impl Shard {
         watch: WatchId,
         state: &FetchState,
     ) -> Result<Vec<Target>, Ended> {
-        let owners = self.resolve(&mut fetch, watch).await;
+        let waits = (fetch.deadlines.wait > clock::now())
+            .then_some(SessionKey { client: binding.client, session: binding.session });
+        let owners = self.resolve(&mut fetch, watch, waits).await;
+        let full = fetch.targets.iter().any(Target::found_no_room);
         let asked =
             fetch.targets.iter().filter(|target| !matches!(target.state, TargetState::Failed(_))).count();
-        let cut_short = if asked > 0 { wait(&mut fetch, state).await } else { false };
+        let cut_short = if asked > 0 && !full { wait(&mut fetch, state).await } else { false };
         for owner in owners {
             self.send(owner, Class::Control, Message::Unwatch { from: self.settings.id, watch });
         }
         if state.cancelled.get() {
             return Err(Ended::Cancelled);
+        }
+        if full {
+            // As a section it would leave a committing client in doubt; nothing happened, and the whole answer says so.
+            return Err(Ended::Refused(Status::DeferredPollCapacityExceeded));
         }
         if state.session_ended.get() {
             return Err(Ended::Refused(Status::StaleClient));
@@ -305,7 +317,12 @@ impl Shard {
     }
 
     /// Asks each owner once where its targets stand, and lets it push what changes. Gives the owners.
-    async fn resolve(self: &Rc<Self>, fetch: &mut Fetch, watch: WatchId) -> Vec<ShardId> {
+    async fn resolve(
+        self: &Rc<Self>,
+        fetch: &mut Fetch,
+        watch: WatchId,
+        waits: Option<SessionKey>,
+    ) -> Vec<ShardId> {
         let mut by_owner: BTreeMap<ShardId, Vec<WatchTarget>> = BTreeMap::new();
         for target in &fetch.targets {
             if matches!(target.state, TargetState::Unresolved) {
@@ -316,7 +333,7 @@ impl Shard {
         let mut states = BTreeMap::new();
         for (owner, targets) in &by_owner {
             let question =
-                Question::Watch { watch, consumer: fetch.consumer.clone(), targets: targets.clone() };
+                Question::Watch { watch, waits, consumer: fetch.consumer.clone(), targets: targets.clone() };
             if let Some(Answer::Watched(watched)) = self.ask(*owner, question).await {
                 states.extend(watched.into_iter().map(|watched| (watched.key, watched.state)));
             }
@@ -330,7 +347,8 @@ impl Shard {
                 };
             }
         }
-        by_owner.into_keys().collect()
+        // Nobody follows anything for a fetch that does not wait.
+        if waits.is_some() { by_owner.into_keys().collect() } else { Vec::new() }
     }
 
     /// Reads what was allotted: the first read alone, because it may bring one message above its bytes, then the others

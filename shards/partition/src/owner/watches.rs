@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use laneway_reads::Strategy;
+use laneway_reads::{SessionKey, Strategy, WaiterLimits};
 use laneway_wire::{LaneId, Offset, PartitionKey, Status};
 
 use super::{Owner, Todo};
@@ -27,24 +27,47 @@ pub struct Push {
 /// Who follows which partition.
 #[derive(Debug)]
 pub(super) struct Watches {
-    max: usize,
+    limits: WaiterLimits,
     by_partition: BTreeMap<PartitionKey, BTreeSet<(ShardId, WatchId)>>,
-    by_watch: BTreeMap<(ShardId, WatchId), Vec<PartitionKey>>,
+    by_watch: BTreeMap<(ShardId, WatchId), Watch>,
+    by_session: BTreeMap<SessionKey, usize>,
+}
+
+#[derive(Debug)]
+struct Watch {
+    session: SessionKey,
+    keys: Vec<PartitionKey>,
 }
 
 impl Watches {
-    /// At most `max` fetches.
-    pub(super) fn new(max: usize) -> Self {
-        Self { max, by_partition: BTreeMap::new(), by_watch: BTreeMap::new() }
+    /// At most as many fetches as polls may be parked, of all sessions and of one.
+    pub(super) fn new(limits: WaiterLimits) -> Self {
+        Self { limits, by_partition: BTreeMap::new(), by_watch: BTreeMap::new(), by_session: BTreeMap::new() }
     }
 
-    fn add(&mut self, watcher: (ShardId, WatchId), key: PartitionKey) {
-        self.by_partition.entry(key).or_default().insert(watcher);
-        self.by_watch.entry(watcher).or_default().push(key);
+    fn is_full(&self, session: SessionKey) -> bool {
+        let of_session = self.by_session.get(&session).copied().unwrap_or(0);
+        self.by_watch.len() >= self.limits.shard_max || of_session >= self.limits.session_max
+    }
+
+    fn add(&mut self, watcher: (ShardId, WatchId), session: SessionKey, keys: Vec<PartitionKey>) {
+        for key in &keys {
+            self.by_partition.entry(*key).or_default().insert(watcher);
+        }
+        let replaced = self.by_watch.insert(watcher, Watch { session, keys });
+        assert!(replaced.is_none(), "a fetch asks each owner once");
+        *self.by_session.entry(session).or_default() += 1;
     }
 
     fn remove(&mut self, watcher: (ShardId, WatchId)) {
-        for key in self.by_watch.remove(&watcher).unwrap_or_default() {
+        let Some(watch) = self.by_watch.remove(&watcher) else { return };
+        if let Some(count) = self.by_session.get_mut(&watch.session) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_session.remove(&watch.session);
+            }
+        }
+        for key in watch.keys {
             if let Some(watchers) = self.by_partition.get_mut(&key) {
                 watchers.remove(&watcher);
                 if watchers.is_empty() {
@@ -65,10 +88,11 @@ impl Owner {
         &mut self,
         from: ShardId,
         watch: WatchId,
+        waits: Option<SessionKey>,
         consumer: &ConsumerKey,
         targets: &[WatchTarget],
     ) -> Vec<WatchedTarget> {
-        let full = self.watches.by_watch.len() >= self.watches.max;
+        let full = waits.is_some_and(|session| self.watches.is_full(session));
         let refusal = match (self.stopping, full) {
             (true, _) => Some(Status::TransientNotAccepted),
             (_, true) => Some(Status::DeferredPollCapacityExceeded),
@@ -80,10 +104,14 @@ impl Owner {
                 Some(status) => Err(status),
                 None => self.stand(consumer, target),
             };
-            if state.is_ok() {
-                self.watches.add((from, watch), target.key);
-            }
             watched.push(WatchedTarget { key: target.key, state });
+        }
+        let keys: Vec<PartitionKey> =
+            watched.iter().filter(|target| target.state.is_ok()).map(|target| target.key).collect();
+        if let Some(session) = waits
+            && !keys.is_empty()
+        {
+            self.watches.add((from, watch), session, keys);
         }
         watched
     }
