@@ -12,7 +12,7 @@ use laneway_wire::protocol::ProtocolVersion;
 use laneway_wire::{ClientId, RequestNumber, SessionEpoch, UserId};
 
 use crate::message::{PartitionRequest, ShardId};
-use crate::origin::fetch::FetchState;
+use crate::origin::fetches::FetchState;
 use crate::progress::Progress;
 
 /// Bits of a connection's number that count the connections of its shard.

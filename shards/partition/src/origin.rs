@@ -14,7 +14,8 @@ use crate::message::{Message, ReplyTo};
 use crate::reply::Echo;
 use crate::shard::{Shard, yield_now};
 
-pub mod fetch;
+mod fetch;
+pub mod fetches;
 pub mod login;
 pub mod metadata;
 mod partitions;

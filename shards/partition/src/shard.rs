@@ -25,7 +25,7 @@ use crate::connections::Connections;
 use crate::core::LaneLimits;
 use crate::disk::Reads;
 use crate::message::{Answer, ClientRow, Inbox, Message, Post, Question, ReplyTo, ShardId};
-use crate::origin::fetch::Fetches;
+use crate::origin::fetches::Fetches;
 use crate::origin::metadata::Ticket;
 use crate::owner::{Owner, Todo};
 use crate::passwords::Passwords;
