@@ -25,8 +25,22 @@ fn random(seed: &mut u64) -> u64 {
 
 #[test]
 fn kills_between_checkpoints_lose_nothing() {
+    kills("persisted");
+}
+
+#[test]
+fn kills_lose_nothing_that_was_only_written() {
+    kills("replicated");
+}
+
+fn kills(durability: &str) {
     let home = tempfile::tempdir().unwrap();
-    let options = ["LANEWAY_STORAGE_JOURNAL_BYTES_MAX=4 MiB", "LANEWAY_STORAGE_CACHE_BYTES_MAX=4 MiB"];
+    let durability = format!("LANEWAY_TOPIC_DURABILITY={durability}");
+    let options = [
+        "LANEWAY_STORAGE_JOURNAL_BYTES_MAX=4 MiB",
+        "LANEWAY_STORAGE_CACHE_BYTES_MAX=4 MiB",
+        durability.as_str(),
+    ];
     let ledgers = ledgers(4);
     let mut seed = 0x9e37_79b9_7f4a_7c15 ^ (u64::from(std::process::id()) << 20);
     println!("seed {seed}");
