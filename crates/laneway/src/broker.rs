@@ -117,6 +117,8 @@ pub struct Broker {
     stages: Vec<Stage>,
     progress: Receiver<(u16, Progress)>,
     threads: Vec<JoinHandle<()>>,
+    /// Whether the start succeeded.
+    serving: bool,
 }
 
 impl Broker {
@@ -132,6 +134,8 @@ impl Broker {
         let descriptors = descriptors::raise_limit()
             .map_err(|source| StartError::Io { what: "raise the limit of descriptors", source })?;
 
+        // Before anything is made: a wrong pair of variables is a wrong setting.
+        let root = RootCredentials::decide(&config.root)?;
         let bound = config.tcp.address.map(Bound::new).transpose()?;
         let directory = DataDirectory::open(&config.data_dir)?;
         let runtime_file = config.data_dir.join(RUNTIME_FILE);
@@ -151,10 +155,10 @@ impl Broker {
         .map_err(RestoreError::from)?;
         let metadata = Arc::new(lane.metadata().clone());
         warn_of_fixed_settings(&metadata, &config);
-        let root = match metadata.root() {
-            Some(_) => None,
-            None => Some(RootCredentials::decide(&config.root)?),
-        };
+        let root = metadata.root().is_none().then_some(root);
+        if root.is_none() && (config.root.dev || config.root.password.is_some()) {
+            tracing::warn!("the root user exists already: --dev and LANEWAY_ROOT_* change nothing");
+        }
         let create_root = root.as_ref().map(|root| create_root(root, &config, shards)).transpose()?;
 
         let (posts, inboxes): (Vec<_>, Vec<_>) =
@@ -179,6 +183,7 @@ impl Broker {
             stages: Vec::new(),
             progress,
             threads: Vec::new(),
+            serving: false,
         };
         let mut lanes = split_lanes(restored.lanes, shards);
         let mut lane = Some(lane);
@@ -220,6 +225,7 @@ impl Broker {
         }
         broker.raise(stage::ACCEPT);
         broker.write_runtime_file()?;
+        broker.serving = true;
         tracing::info!(
             tcp = broker.tcp_address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
             shards,
@@ -252,6 +258,12 @@ impl Broker {
         }
         // Whoever looks for the address must not find one that is about to close.
         let _ = std::fs::remove_file(&self.runtime_file);
+        if !self.serving {
+            // A start that failed has nothing to drain, and a shard that failed reports no more.
+            self.raise(stage::FINISH);
+            self.threads.drain(..).for_each(|thread| drop(thread.join()));
+            return Ok(());
+        }
         self.raise(stage::STOP);
         let drained = self.collect(self.drain_timeout + Duration::from_secs(1), |progress| match progress {
             Progress::Drained { clean } => Some(clean),

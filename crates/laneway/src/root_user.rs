@@ -111,6 +111,7 @@ impl RootCredentials {
                 writeln!(out, "  Root user created. This is shown once; write it down:")?;
                 writeln!(out, "    username: {}", self.username)?;
                 writeln!(out, "    password: {}", self.password.reveal())?;
+                writeln!(out, "  laneway's commands read them from LANEWAY_USERNAME and LANEWAY_PASSWORD.")?;
                 writeln!(out, "================================================================")?;
                 out.flush()?;
             }

@@ -158,7 +158,17 @@ async fn serve(plan: ShardPlan) -> Result<(), String> {
 
     // What the old journals held goes into segments and checkpoints first, so that they can be removed.
     let draft = checkpoint::freeze(&shard);
-    let covered = checkpoint::complete(&shard, draft).await.map_err(|error| error.to_string())?;
+    let gone = draft.fenced();
+    let covered = match checkpoint::complete(&shard, draft).await {
+        Ok(covered) => covered,
+        Err(error) if error.is_exhausted() => {
+            // Reads and deletes work all the same, and a delete is how space comes back.
+            tracing::warn!(shard = number, %error, "no first checkpoint; the journals of the last run stay");
+            shard.owner.borrow_mut().keep_fenced(gone);
+            BTreeMap::new()
+        }
+        Err(error) => return Err(error.to_string()),
+    };
     report(Progress::Recovered(covered));
     stage.reached(stage::SERVE).await;
 

@@ -1,6 +1,6 @@
-//! SIGTERM and SIGINT: the first one drains, a second one ends the process at once.
+//! SIGTERM, SIGINT and SIGHUP: the first one drains, a second one ends the process at once.
 //!
-//! Both signals are blocked before any other thread starts, so that every thread inherits the mask and only the waiting
+//! The signals are blocked before any other thread starts, so that every thread inherits the mask and only the waiting
 //! thread takes them. Nothing runs in a signal handler.
 
 use std::io;
@@ -11,6 +11,8 @@ use std::thread::{Builder, JoinHandle};
 pub enum Signal {
     Interrupt,
     Terminate,
+    /// The terminal closed.
+    Hangup,
 }
 
 impl Signal {
@@ -23,11 +25,12 @@ impl Signal {
         match self {
             Self::Interrupt => libc::SIGINT,
             Self::Terminate => libc::SIGTERM,
+            Self::Hangup => libc::SIGHUP,
         }
     }
 }
 
-/// The two signals, blocked in this thread and in every thread started from now on.
+/// The signals, blocked in this thread and in every thread started from now on.
 pub struct Signals {
     set: libc::sigset_t,
 }
@@ -72,6 +75,7 @@ impl Signals {
                 _ if result != 0 => {}
                 libc::SIGINT => return Signal::Interrupt,
                 libc::SIGTERM => return Signal::Terminate,
+                libc::SIGHUP => return Signal::Hangup,
                 _ => {}
             }
         }
@@ -86,6 +90,7 @@ fn stop_set() -> libc::sigset_t {
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGINT);
         libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigaddset(&raw mut set, libc::SIGHUP);
         set
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use laneway_storage::{JournalWriter, StorageError};
-use laneway_wire::{LaneId, Op};
+use laneway_wire::{LaneId, Op, PartitionKey};
 
 use crate::clock;
 use crate::journal;
@@ -23,6 +23,13 @@ pub struct Draft {
     metadata: Option<(Op, Bytes)>,
 }
 
+impl Draft {
+    /// Partitions that the checkpoint no longer names, for [`crate::Owner::keep_fenced`] if it fails.
+    pub fn fenced(&self) -> Vec<(LaneId, PartitionKey)> {
+        self.lanes.iter().flat_map(LaneDraft::gone).collect()
+    }
+}
+
 /// Rotates the journal and lets a task make the checkpoint while the journal goes on.
 pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), StorageError> {
     let place = match writer.rotate().await {
@@ -37,7 +44,7 @@ pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), 
     let progress = shard.commit.borrow_mut().rotated(place);
     journal::advance(shard, progress);
     let draft = freeze(shard);
-    let gone = draft.lanes.iter().flat_map(LaneDraft::gone).collect();
+    let gone = draft.fenced();
     shard.checkpointing.set(true);
     let shard = shard.clone();
     compio::runtime::spawn(async move {

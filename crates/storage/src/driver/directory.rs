@@ -1,5 +1,6 @@
 //! Opening a data directory: who may, and which format it has.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::{
     fs::{self, File, TryLockError},
     io,
@@ -44,7 +45,12 @@ impl DataDirectory {
     /// something else, [`StorageError::NewerFormat`] when a later release wrote it; all before anything is changed.
     pub fn open(path: impl Into<PathBuf>) -> Result<DataDirectory, StorageError> {
         let path = path.into();
-        fs::create_dir_all(&path).map_err(StorageError::io("create", &path))?;
+        // Only for its owner: it holds everybody's messages and the hashes of passwords.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .map_err(StorageError::io("create", &path))?;
         let made = path.join(layout::VERSION).try_exists().map_err(StorageError::io("look up", &path))?;
         if !made && !is_empty_directory(&path)? {
             return Err(StorageError::NotADataDirectory { path });
