@@ -9,6 +9,7 @@ mod lines;
 mod message_text;
 mod output;
 mod ping;
+mod program;
 mod progress;
 mod quickstart;
 mod send;

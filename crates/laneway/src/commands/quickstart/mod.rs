@@ -26,6 +26,7 @@ use laneway_wire::{Identifier, PartitionId};
 
 use super::CommandError;
 use super::lines::LineError;
+use super::program::program_text;
 use crate::cli::QuickstartArgs;
 use crate::passwords::random_password;
 use crate::signals::Signals;
@@ -119,8 +120,14 @@ pub fn quickstart(args: &QuickstartArgs) -> Result<(), CommandError> {
     let plan = Plan { producers: args.producers, partitions: args.partitions, batch: args.batch };
     let outcome = run(&settings, &source, plan);
     let result = outcome.map_err(CommandError::from).and_then(|outcome| {
-        let report =
-            Report { label: source.label(), boot, plan, outcome, kept: args.keep.then_some(host.address()) };
+        let report = Report {
+            label: source.label(),
+            boot,
+            plan,
+            outcome,
+            program: program_text(),
+            kept: args.keep.then_some(host.address()),
+        };
         report.print(&mut io::stdout().lock()).map_err(CommandError::Output)
     });
     if result.is_ok() && args.keep {

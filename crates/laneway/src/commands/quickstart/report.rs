@@ -15,6 +15,8 @@ pub struct Report {
     pub boot: Duration,
     pub plan: Plan,
     pub outcome: Outcome,
+    /// What to type to run this program.
+    pub program: String,
     /// Where the broker still listens after the report.
     pub kept: Option<SocketAddr>,
 }
@@ -58,32 +60,33 @@ impl Report {
             time_text(latencies.max())
         )?;
         match self.kept {
-            Some(address) => write_kept(out, address),
-            None => write_next(out),
+            Some(address) => write_kept(out, &self.program, address),
+            None => write_next(out, &self.program),
         }
     }
 }
 
-fn write_next(out: &mut dyn Write) -> io::Result<()> {
-    out.write_all(
-        b"\nWhat to try next:
-  laneway --dev                                          a broker on 127.0.0.1:8090, user iggy, password iggy
-  export LANEWAY_PASSWORD=iggy
-  seq 1000 | laneway send demo/lines --create            lines of standard input become messages
-  laneway tail demo/lines --first                        read them back; -f keeps following
-  laneway streams list                                   what is there
-  iggy -u iggy -p iggy stream list                       the client that you already use works as well
-",
-    )
+fn write_next(out: &mut dyn Write, program: &str) -> io::Result<()> {
+    let commands = [
+        (format!("{program} --dev &"), "a broker on 127.0.0.1:8090, user iggy, password iggy"),
+        ("export LANEWAY_PASSWORD=iggy".to_owned(), "who may use it"),
+        (format!("seq 1000 | {program} send demo/lines --create"), "lines of standard input become messages"),
+        (format!("{program} tail demo/lines --first"), "read them back; -f keeps following"),
+        (format!("{program} streams list"), "what is there"),
+        ("iggy -u iggy -p iggy stream list".to_owned(), "the client that you already use works as well"),
+    ];
+    let width = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
+    writeln!(out, "\nWhat to try next:")?;
+    commands.iter().try_for_each(|(command, what)| writeln!(out, "  {command:<width$}  # {what}"))
 }
 
-fn write_kept(out: &mut dyn Write, address: SocketAddr) -> io::Result<()> {
+fn write_kept(out: &mut dyn Write, program: &str, address: SocketAddr) -> io::Result<()> {
     write!(
         out,
         "\nThe broker keeps running until you press Ctrl-C; then its data goes away. In another terminal:
   export LANEWAY_SERVER=iggy://iggy:iggy@{address}
-  laneway topics show quickstart/lines
-  laneway tail quickstart/lines --last 5
+  {program} topics show quickstart/lines
+  {program} tail quickstart/lines --last 5
 "
     )?;
     out.flush()
@@ -114,8 +117,14 @@ mod tests {
         let total = Duration::from_millis(2500);
         let outcome = Outcome { produced, verified: 1000, sending: Duration::from_secs(2), total };
         let plan = Plan { producers: 4, partitions: 3, batch: 1000 };
-        let report =
-            Report { label: "a\nfile".into(), boot: Duration::from_millis(12), plan, outcome, kept: None };
+        let report = Report {
+            label: "a\nfile".into(),
+            boot: Duration::from_millis(12),
+            plan,
+            outcome,
+            program: "./bin/laneway".into(),
+            kept: None,
+        };
         let mut out = Vec::new();
         report.print(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -124,7 +133,8 @@ mod tests {
             "1,000 lines, 4.0 MiB in 8 batches, 4 producers, 3 partitions, in 2.00 s",
             "2.0 MiB/s sent and acknowledged, 500 lines/s; 1.6 MiB/s end to end",
             "p50 750 us, p95 750 us, p99 750 us, max 750 us",
-            "laneway --dev",
+            "  ./bin/laneway --dev &",
+            "| ./bin/laneway send demo/lines --create  # lines",
         ] {
             assert!(text.contains(expected), "{text}");
         }
