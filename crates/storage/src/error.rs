@@ -135,7 +135,6 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// Gives an I/O error its operation and file, and tells a full disk from every other cause.
     /// Whether space or descriptors were wanting: it may work later, and what was there is untouched.
     pub fn is_exhausted(&self) -> bool {
         match self {
@@ -147,6 +146,7 @@ impl StorageError {
         }
     }
 
+    /// Gives an I/O error its operation and file, and tells a full disk from every other cause.
     pub(crate) fn io(
         operation: &'static str,
         path: impl Into<PathBuf>,

@@ -82,7 +82,10 @@ impl Shard {
                     Some(laneway_reads::Start::Offset(offset)) => offset,
                     _ => laneway_wire::Offset(0),
                 };
-                if selector.selected().is_empty() {
+                if selector.selected().is_empty() && error.is_exhausted() {
+                    // Nothing is wrong with the data: the same read works when there are descriptors again.
+                    owner.refuse_read(id, laneway_wire::Status::TransientNotAccepted);
+                } else if selector.selected().is_empty() {
                     let unreadable = laneway_reads::SelectError::Unreadable { offset: start };
                     owner.fail_read(now, wall, id, unreadable);
                 } else {

@@ -305,6 +305,13 @@ impl Owner {
         }
     }
 
+    /// The read could not be made now; nothing was stored.
+    pub fn refuse_read(&mut self, id: WaiterId, status: Status) {
+        if let Some(waiter) = self.waiters.finish(id) {
+            self.refuse_poll(waiter.request.to, status);
+        }
+    }
+
     /// The read met damage before it had anything.
     pub fn fail_read(&mut self, now: Nanos, wall: Micros, id: WaiterId, error: SelectError) {
         if let Some(waiter) = self.waiters.finish(id) {
