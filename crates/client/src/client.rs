@@ -145,6 +145,15 @@ impl Client {
         }
     }
 
+    /// Gives a request up that was waited for in vain, unless its answer has arrived by now. `waited`: how long, for the
+    /// error, which says whether the request may have been done.
+    pub fn take_or_give_up(&mut self, ticket: Ticket, waited: Duration) -> Result<Answer, ClientError> {
+        match self.wait_any(&[ticket], Duration::ZERO)? {
+            Some((_, result)) => result,
+            None => Err(self.give_up(ticket.0, waited)),
+        }
+    }
+
     /// Waits until one of the requests has an answer; `None` when `patience` ends first, which gives up none of them.
     pub fn wait_any(
         &mut self,

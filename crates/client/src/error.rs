@@ -22,13 +22,13 @@ pub enum ClientError {
         status: Status,
     },
     /// The change may or may not have been made. Look before it is repeated.
-    #[error("{}: no answer about the outcome; it may have been applied, so look before you repeat it", code.name())]
+    #[error("{}: no answer about the outcome; it may have been applied, so look before you repeat it", action(*code))]
     Uncertain {
         /// The command whose outcome is unknown.
         code: Code,
     },
     /// The session ended on the broker before the request was sent or answered; nothing of it was applied.
-    #[error("{}: the broker forgot this session (restarted without its data, or logged out); try again", code.name())]
+    #[error("{}: the broker forgot this session (restarted without its data, or logged out); try again", action(*code))]
     SessionLost {
         /// The command that was pending.
         code: Code,
@@ -53,7 +53,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// No answer within the time that the caller gives.
-    #[error("{}: no answer within {after:?}; a longer --timeout waits longer", code.name())]
+    #[error("{}: no answer within {after:?}; a longer --timeout waits longer", action(*code))]
     Timeout {
         /// The command that waits.
         code: Code,
@@ -76,7 +76,7 @@ pub enum ClientError {
     #[error("{0}")]
     Argument(#[from] EncodeError),
     /// The request is larger than a frame.
-    #[error("{}: a request of {bytes} bytes is larger than a frame; send less at once", code.name())]
+    #[error("{}: a request of {bytes} bytes is larger than a frame; send less at once", action(*code))]
     TooLarge {
         /// The command.
         code: Code,
@@ -171,8 +171,35 @@ fn incompatible(window: Option<ProtocolWindow>) -> String {
 /// A refusal for people: what was refused, and for the frequent numbers what to do about it.
 fn sentence(code: Code, status: Status) -> String {
     match advice(status) {
-        Some(advice) => format!("{advice} ({} answered {status})", code.name()),
-        None => format!("{} was refused: {status}", code.name()),
+        Some(advice) => format!("{advice} (status {}, {})", status.number(), status.name()),
+        None => format!("{}: refused: {status}", action(code)),
+    }
+}
+
+/// What a person wanted, in words; the names of the protocol mean nothing to most. Requests that this client does not
+/// make keep theirs.
+pub(crate) fn action(code: Code) -> &'static str {
+    match code {
+        Code::Ping => "ping",
+        Code::LoginRegister | Code::LoginRegisterWithPat => "sign in",
+        Code::BindSession => "go on with the session",
+        Code::Logout => "sign out",
+        Code::SendMessages => "send",
+        Code::PollMessages | Code::PollMessagesDeferred | Code::FetchMessages => "read",
+        Code::GetConsumerOffset => "look up a stored offset",
+        Code::StoreConsumerOffset => "store an offset",
+        Code::DeleteConsumerOffset => "delete a stored offset",
+        Code::GetStream => "look up the stream",
+        Code::GetStreams => "list the streams",
+        Code::CreateStream => "create the stream",
+        Code::DeleteStream => "delete the stream",
+        Code::GetTopic => "look up the topic",
+        Code::GetTopics => "list the topics",
+        Code::CreateTopic => "create the topic",
+        Code::DeleteTopic => "delete the topic",
+        Code::CreatePartitions => "create partitions",
+        Code::DeletePartitions => "delete partitions",
+        other => other.name(),
     }
 }
 
@@ -226,12 +253,18 @@ mod tests {
         let refused = |status| ClientError::Refused { code: Code::CreateTopic, status }.to_string();
         assert_eq!(
             refused(Status::TopicNameAlreadyExists),
-            "a topic of this name exists already in the stream (CreateTopic answered TopicNameAlreadyExists (2013))"
+            "a topic of this name exists already in the stream (status 2013, TopicNameAlreadyExists)"
         );
         for number in [40, 41, 42, 1009, 1010, 1012, 2010, 2011, 2013, 3007] {
             assert!(advice(Status::from_number(number)).is_some(), "{number}");
         }
-        assert_eq!(refused(Status::CannotOpenDatabase), "CreateTopic was refused: CannotOpenDatabase (19)");
+        assert_eq!(refused(Status::CannotOpenDatabase), "create the topic: refused: CannotOpenDatabase (19)");
+    }
+
+    #[test]
+    fn timeouts_say_what_and_how_long() {
+        let error = ClientError::Timeout { code: Code::PollMessagesDeferred, after: Duration::from_secs(11) };
+        assert_eq!(error.to_string(), "read: no answer within 11s; a longer --timeout waits longer");
     }
 
     #[test]

@@ -269,7 +269,7 @@ impl Producer {
             let patience = timeout.saturating_sub(since.elapsed());
             if !self.collect_finished(patience)? && patience.is_zero() {
                 // The end of patience: the client knows whether the batch may be stored.
-                self.client.wait_for(ticket, Duration::ZERO)?;
+                self.client.take_or_give_up(ticket, timeout)?;
             }
         }
         Ok(())

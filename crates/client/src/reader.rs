@@ -187,7 +187,7 @@ impl Reader {
             let patience = wait + client.settings().timeout;
             let Some((ticket, answer)) = client.wait_any(&tickets, patience)? else {
                 let ticket = *tickets.first().expect("checked above");
-                return client.wait_for(ticket, Duration::ZERO).map(|_| None);
+                return client.take_or_give_up(ticket, patience).map(|_| None);
             };
             let at =
                 self.cursors.iter().position(|cursor| cursor.waiting == Some(ticket)).expect("one of ours");

@@ -19,7 +19,7 @@ use laneway_wire::{
     RequestHeader, RequestNumber, ServerFrame, SessionEpoch, Status,
 };
 
-use crate::error::ClientError;
+use crate::error::{ClientError, action};
 use crate::handshake::{self, Credentials, Identity, SignedIn};
 
 /// Requests that may wait for an answer on one connection. Source: wire protocol, section 2.9.
@@ -345,9 +345,9 @@ impl Session {
         if !status.is_ok() {
             return Ok(self.handle_refusal(number, status));
         }
-        header
-            .validate_for(&pending.header)
-            .map_err(|error| ClientError::Protocol { what: format!("answer to {}: {error}", code.name()) })?;
+        header.validate_for(&pending.header).map_err(|error| ClientError::Protocol {
+            what: format!("answer to the request to {}: {error}", action(code)),
+        })?;
         let (result, payload) = split_result(operation, body)?;
         if !result.is_ok() {
             return Ok(self.handle_refusal(number, result));
@@ -400,7 +400,7 @@ impl Session {
         let mut payload = Bytes::new();
         if status.is_ok() {
             header.validate_for(request).map_err(|error| ClientError::Protocol {
-                what: format!("answer to {}: {error}", code.name()),
+                what: format!("answer to the request to {}: {error}", action(code)),
             })?;
             (status, payload) = match handshake {
                 Handshake::Register => split_result(Operation::Register, body)?,

@@ -220,6 +220,28 @@ fn answer_that_never_comes_ends_with_the_patience() {
 }
 
 #[test]
+fn read_that_is_never_answered_names_the_patience_it_took() {
+    against(
+        |listener| {
+            let mut peer = Peer::registered(&listener);
+            let (header, _) = peer.expect(Code::GetTopic);
+            peer.answer(&header, &topic(1));
+            peer.expect(Code::PollMessagesDeferred);
+            let _ = peer.stream.read(&mut [0; 1]);
+        },
+        |mut settings| {
+            settings.timeout = Duration::from_millis(200);
+            let mut client = Client::connect(settings).unwrap();
+            let (stream, topic) = ("logs".into(), "web".into());
+            let mut reader =
+                Reader::open(&mut client, &stream, &topic, &[], Start::First, Until::Now).unwrap();
+            let error = reader.next(&mut client, Duration::from_millis(50)).unwrap_err();
+            assert_eq!(error.to_string(), "read: no answer within 250ms; a longer --timeout waits longer");
+        },
+    );
+}
+
+#[test]
 fn wrong_password_is_reported_and_not_retried() {
     against(
         |listener| {
