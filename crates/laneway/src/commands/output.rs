@@ -1,6 +1,7 @@
 //! What a command prints: a table for a person, tab-separated lines for a pipe, JSON for a program.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -112,6 +113,21 @@ pub fn count_text(count: u64) -> String {
     text
 }
 
+/// So many of something: `1 message`, `2,500 messages`. For words that take an s.
+pub fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count_text(count))
+}
+
+/// A duration for people, in the unit that shows it best.
+pub fn time_text(time: Duration) -> String {
+    match time.as_micros() {
+        0..1000 => format!("{} us", time.as_micros()),
+        1000..1_000_000 => format!("{:.2} ms", time.as_secs_f64() * 1000.0),
+        _ => format!("{:.2} s", time.as_secs_f64()),
+    }
+}
+
 /// A moment as RFC 3339 in UTC with microseconds, `2026-11-30T16:25:16.000001Z`.
 pub fn moment_text(micros: u64) -> String {
     let (days, rest) = (micros / 86_400_000_000, micros % 86_400_000_000);
@@ -178,6 +194,10 @@ mod tests {
         assert_eq!([bytes_text(4_404_019), bytes_text(u64::MAX)], ["4.2 MiB", "16.0 EiB"]);
         assert_eq!([count_text(0), count_text(999), count_text(1000)], ["0", "999", "1,000"]);
         assert_eq!(count_text(1_234_567), "1,234,567");
+        let counts = [0, 1, 2500].map(|count| counted(count, "line"));
+        assert_eq!(counts, ["0 lines", "1 line", "2,500 lines"]);
+        let times = [750, 9_990, 2_500_000].map(|micros| time_text(Duration::from_micros(micros)));
+        assert_eq!(times, ["750 us", "9.99 ms", "2.50 s"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::CommandError;
 use super::connect;
+use super::output::counted;
 use crate::cli::PingArgs;
 
 /// Connects once and times each ping; ends with a summary.
@@ -31,8 +32,8 @@ pub fn ping(args: &PingArgs) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "{} pings: least {}, average {}, most {}",
-        times.len(),
+        "{}: least {}, average {}, most {}",
+        counted(args.count.into(), "ping"),
         text(min.unwrap_or_default()),
         text(average),
         text(max.unwrap_or_default())

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Outcome, Plan};
-use crate::commands::output::{bytes_text, count_text, printable};
+use crate::commands::output::{bytes_text, count_text, counted, printable, time_text};
 
 /// Everything that is worth a line.
 #[derive(Debug)]
@@ -30,17 +30,19 @@ impl Report {
         writeln!(out, "broker      listened after {}", time_text(self.boot))?;
         writeln!(
             out,
-            "sent        {} lines, {} in {} batches, {producers} producers, {partitions} partitions, in {}",
-            count_text(produced.lines),
+            "sent        {}, {} in {}, {}, {}, in {}",
+            counted(produced.lines, "line"),
             bytes_text(produced.bytes),
-            count_text(produced.batches),
+            batches_text(produced.batches),
+            counted(producers.into(), "producer"),
+            counted(partitions.into(), "partition"),
             time_text(*sending)
         )?;
         writeln!(
             out,
-            "verified    {} lines, every byte and the order in every partition, {} consumers, after {}",
-            count_text(*verified),
-            self.plan.consumers(),
+            "verified    {}, every byte and the order in every partition, {}, after {}",
+            counted(*verified, "line"),
+            counted(self.plan.consumers().into(), "consumer"),
             time_text(*total)
         )?;
         writeln!(
@@ -92,17 +94,14 @@ fn write_kept(out: &mut dyn Write, program: &str, address: SocketAddr) -> io::Re
     out.flush()
 }
 
+fn batches_text(count: u64) -> String {
+    let plural = if count == 1 { "batch" } else { "batches" };
+    format!("{} {plural}", count_text(count))
+}
+
 /// Per second, at least over a microsecond.
 fn rate(count: u64, time: Duration) -> u64 {
     (count as f64 / time.as_secs_f64().max(1e-6)) as u64
-}
-
-fn time_text(time: Duration) -> String {
-    match time.as_micros() {
-        0..1000 => format!("{} us", time.as_micros()),
-        1000..1_000_000 => format!("{:.2} ms", time.as_secs_f64() * 1000.0),
-        _ => format!("{:.2} s", time.as_secs_f64()),
-    }
 }
 
 #[cfg(test)]
