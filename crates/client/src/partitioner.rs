@@ -14,9 +14,11 @@ pub struct Partitioner {
 }
 
 impl Partitioner {
-    /// A partitioner that starts at partition 0.
-    pub fn new(partitions: NonZeroU32) -> Self {
-        Self { partitions, cursor: 0 }
+    /// A partitioner that starts at the partition that `random` picks: many short runs then share the partitions.
+    pub fn new(partitions: NonZeroU32, random: u128) -> Self {
+        // A remainder below a `u32` always fits.
+        let cursor = (random % u128::from(partitions.get())) as u32;
+        Self { partitions, cursor }
     }
 
     /// The partition of a key.
@@ -40,8 +42,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_take_turns_from_the_first() {
-        let mut partitioner = Partitioner::new(NonZeroU32::new(3).unwrap());
+    fn partitions_take_turns_from_any() {
+        let mut partitioner = Partitioner::new(NonZeroU32::new(3).unwrap(), u128::MAX - 1);
         let turns: Vec<u32> = (0..5)
             .map(|_| {
                 let partition = partitioner.current().0;
@@ -49,12 +51,12 @@ mod tests {
                 partition
             })
             .collect();
-        assert_eq!(turns, [0, 1, 2, 0, 1]);
+        assert_eq!(turns, [2, 0, 1, 2, 0]);
     }
 
     #[test]
     fn keys_go_where_other_clients_send_them() {
-        let partitioner = Partitioner::new(NonZeroU32::new(3).unwrap());
+        let partitioner = Partitioner::new(NonZeroU32::new(3).unwrap(), 0);
         assert_eq!(partitioner.by_key(b"order-42"), PartitionId(1));
     }
 }

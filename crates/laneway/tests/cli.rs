@@ -122,13 +122,19 @@ fn streams_and_topics_come_and_go() {
         let json = client.out("streams list --json");
         assert!(json.starts_with("{\"id\":0,\"name\":\"logs\",\"topics_count\":1,"), "{json}");
         assert!(client.out("topics list logs").contains("\tweb\t3\t0\t"));
-        assert_eq!(client.out("topics show logs/web").lines().count(), 3);
-        assert!(client.out("topics show logs/web --json").contains("\"partitions\":[{\"id\":0,"));
+        let plain = client.out("topics show logs/web");
+        assert_eq!(plain.lines().count(), 1 + 3, "{plain}");
+        assert!(plain.starts_with("0\tweb\t3\t"), "{plain}");
+        let json = client.out("topics show logs/web --json");
+        assert!(json.contains("\"partitions\":[{\"id\":0,"), "{json}");
+        assert!(json.contains("\"current_offset\":null"), "{json}");
+        assert!(json.contains("\"max_topic_size\":null"), "{json}");
+        assert!(client.out("streams show logs").starts_with("0\tlogs\t1\t"));
         assert!(client.out("streams show logs --json").contains("\"topics\":[{\"id\":0,\"name\":\"web\""));
 
-        client.refused("topics show logs/none", 1, "there is no such topic");
-        client.refused("streams show none", 1, "there is no such stream");
-        client.refused("topics list none", 1, "there is no such stream");
+        client.refused("topics show logs/none", 1, "there is no topic logs/none: ");
+        client.refused("streams show none", 1, "there is no stream none: ");
+        client.refused("topics list none", 1, "there is no stream none: ");
         client.out("topics delete logs/web");
         client.refused("topics delete logs/web", 1, "there is no such topic");
         client.out("streams delete logs");
@@ -142,7 +148,7 @@ fn lines_of_any_bytes_come_back_in_order() {
     with_broker(|client| {
         let summary = client.send("send logs/web --create", b"one\n\ntwo\r\n\xff\x00three\nlast");
         assert!(summary.contains("4 messages"), "{summary}");
-        assert!(summary.contains("1 empty lines were left out"), "{summary}");
+        assert!(summary.contains("1 empty line was left out"), "{summary}");
         let output = client.run("tail logs/web --first");
         assert_eq!(output.stdout, b"one\ntwo\r\n\xff\x00three\nlast\n");
         let json = client.out("tail logs/web --offset 1 --count 2 --format json");
@@ -193,8 +199,12 @@ fn keys_decide_the_partition() {
         );
         assert_eq!(client.out("tail a/b --first --partition 1"), "id=order-42 x\nid=order-42 y\n");
         let summary = client.send("send a/b --key-regex id=(\\S+)", b"nothing\n");
-        assert!(summary.contains("1 lines had no key"), "{summary}");
-        client.send("send a/b --partition 2", b"here\n");
+        assert!(summary.contains("1 line had no key and was spread"), "{summary}");
+        let summary = client.send("send a/b --partition 2", b"here\n");
+        assert!(
+            summary.contains("1 message (4 B)") && summary.contains("over 1 of 3 partitions"),
+            "{summary}"
+        );
         assert_eq!(client.out("tail a/b --last 1 --partition 2"), "here\n");
     });
 }
@@ -287,12 +297,28 @@ fn ping_measures_and_needs_no_password() {
 }
 
 #[test]
+fn short_sends_without_keys_share_the_partitions() {
+    with_broker(|client| {
+        client.out("streams create logs");
+        client.out("topics create logs/web --partitions 1000");
+        // All ten in one of a thousand partitions: once in 10^27 runs.
+        for _ in 0..10 {
+            client.send("send logs/web", b"line\n");
+        }
+        let partitions = client.out("topics show logs/web");
+        let used = partitions.lines().skip(1).filter(|line| line.split('\t').nth(1) != Some("0")).count();
+        assert!(used > 1, "{used} partitions hold everything");
+    });
+}
+
+#[test]
 fn refusals_name_cause_and_fix() {
     with_broker(|client| {
-        client.refused("send none/none", 1, "there is no such topic");
-        client.refused("tail none/none", 1, "there is no such topic");
+        client.refused("send none/none", 1, "there is no stream none: create it with --create");
+        client.refused("tail none/none", 1, "there is no stream none: see `laneway streams list`");
         client.refused("streams list --password wrong", 1, "wrong user name or password");
         client.send("send logs/web --create", b"line\n");
+        client.refused("send logs/none", 1, "there is no topic logs/none: create it with --create");
         client.refused("tail logs/web --partition 1", 1, "logs/web has no partition 1");
         client.refused("send logs/web --partition 9", 1, "logs/web has no partition 9");
         client.refused("send logs/web --key-regex (", 2, "--key-regex");

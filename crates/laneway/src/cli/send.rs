@@ -8,8 +8,10 @@ use super::{ConnectionArgs, TopicTarget};
 const BATCH_MAX: i64 = 100_000;
 
 const AFTER_HELP: &str = "\
-Each line becomes one message, without its line end. Lines of one key go to one
-partition, in their order; without a key, batches go to the partitions in turn.
+Each line becomes one message. Its line end (the newline byte; a carriage return
+before it stays) is not stored, and empty lines are left out: a message has at
+least one byte. Lines of one key go to one partition, in their order; without a
+key, batches go to the partitions in turn, from a random one on.
 An acknowledged line is on stable storage (a topic may be created with less).
 
 Examples:

@@ -7,6 +7,7 @@ use laneway_client::ClientError;
 
 use super::keys::KeyRuleError;
 use super::lines::LineError;
+use super::output::printable;
 use super::quickstart::QuickstartError;
 use crate::cli::ConnectionError;
 
@@ -38,6 +39,14 @@ pub enum CommandError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// A stream or a topic that was named is not there.
+    #[error("there is no {}: {hint}", printable(what))]
+    Missing {
+        /// `stream NAME` or `topic STREAM/TOPIC`.
+        what: String,
+        /// What to do about it.
+        hint: String,
     },
     /// A partition that was asked for does not exist.
     #[error("{topic} has no partition {partition}, its partitions are 0 to {last}")]

@@ -4,6 +4,7 @@
 //! input is sent at once and a fast one in large batches. Lines that have arrived and are not acknowledged are bounded
 //! by the blocks between the two threads and the batches of the producer.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
@@ -17,7 +18,7 @@ use super::CommandError;
 use super::connect;
 use super::keys::KeyRule;
 use super::lines::{LineBlocks, LineError, LongLine, lines};
-use super::output::{bytes_text, count_text};
+use super::output::{bytes_text, count_text, counted, time_text};
 use super::progress::Progress;
 use super::streams::say;
 use super::topics;
@@ -43,10 +44,8 @@ pub fn send(args: &SendArgs) -> Result<(), CommandError> {
     }
     let limits = BatchLimits { messages: args.batch, bytes: BATCH_BYTES, ..BatchLimits::default() };
     let (stream, topic) = (name(&args.topic.stream), name(&args.topic.topic));
-    let producer = match Producer::open(client, &stream, &topic, limits) {
-        Err(ClientError::Missing { .. }) => return Err(topics::missing(&args.topic.topic)),
-        other => other?,
-    };
+    topics::find(&mut client, &args.topic, Some("create it with --create, or look for a mistyped name"))?;
+    let producer = Producer::open(client, &stream, &topic, limits)?;
     let partitions = NonZeroU32::new(producer.partitions())
         .ok_or_else(|| CommandError::NoPartitions { topic: args.topic.to_string() })?;
     if let Some(partition) = args.partition
@@ -55,13 +54,15 @@ pub fn send(args: &SendArgs) -> Result<(), CommandError> {
         let last = partitions.get() - 1;
         return Err(CommandError::NoPartition { topic: args.topic.to_string(), partition, last });
     }
+    let random = producer.client().session().client().0;
     let mut sender = Sender {
         producer,
         keys,
-        partitioner: Partitioner::new(partitions),
+        partitioner: Partitioner::new(partitions, random),
         fixed: args.partition.map(PartitionId),
         ids: MessageIds::new()?,
         counts: Counts::default(),
+        used: BTreeSet::new(),
         progress: Progress::new(!args.quiet),
         start: Instant::now(),
     };
@@ -155,6 +156,8 @@ struct Sender {
     fixed: Option<PartitionId>,
     ids: MessageIds,
     counts: Counts,
+    /// Partitions that hold acknowledged messages of this run.
+    used: BTreeSet<PartitionId>,
     progress: Progress,
     start: Instant,
 }
@@ -233,13 +236,14 @@ impl Sender {
     fn count_acknowledged(&mut self) {
         while let Some(batch) = self.producer.poll_acknowledged() {
             self.counts.acknowledged += u64::from(batch.messages);
+            self.used.insert(batch.partition);
         }
         let (counts, start) = (self.counts, self.start);
         self.progress.update(|| {
             let rate = counts.acknowledged as f64 / start.elapsed().as_secs_f64();
             format!(
-                "{} messages acknowledged, {} read, {} messages/s",
-                count_text(counts.acknowledged),
+                "{} acknowledged, {} read, {} messages/s",
+                counted(counts.acknowledged, "message"),
                 bytes_text(counts.bytes),
                 count_text(rate as u64)
             )
@@ -248,18 +252,27 @@ impl Sender {
 
     fn summarize(&self) {
         let Counts { bytes, empty, without_key, acknowledged, .. } = self.counts;
-        let seconds = self.start.elapsed().as_secs_f64();
         say(&format!(
-            "{} messages ({}) acknowledged in {seconds:.2} s over {} partitions",
-            count_text(acknowledged),
+            "{} ({}) acknowledged in {}, over {} of {}",
+            counted(acknowledged, "message"),
             bytes_text(bytes),
-            self.producer.partitions()
+            time_text(self.start.elapsed()),
+            self.used.len(),
+            counted(self.producer.partitions().into(), "partition")
         ));
         if empty > 0 {
-            say(&format!("{} empty lines were left out: a message has at least one byte", count_text(empty)));
+            let were = if empty == 1 { "was" } else { "were" };
+            say(&format!(
+                "{} {were} left out: a message has at least one byte",
+                counted(empty, "empty line")
+            ));
         }
         if without_key > 0 {
-            say(&format!("{} lines had no key and were spread over the partitions", count_text(without_key)));
+            let were = if without_key == 1 { "was" } else { "were" };
+            say(&format!(
+                "{} had no key and {were} spread over the partitions",
+                counted(without_key, "line")
+            ));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use laneway_client::{Client, ClientError, StreamSummary};
-use laneway_wire::{Code, Status};
+use laneway_client::{Client, StreamSummary};
+use laneway_wire::Status;
 use serde::Serialize;
 
 use super::CommandError;
@@ -57,7 +57,10 @@ fn show(args: &StreamArgs) -> Result<(), CommandError> {
     let style = Style::detect(args.json);
     let written = match style {
         Style::Json => write_json(&mut out, &StreamAndTopics { stream, topics }),
-        Style::Plain => write_rows(&mut out, style, &topics),
+        // The first line is the stream, the others are its topics.
+        Style::Plain => {
+            write_rows(&mut out, style, &[stream]).and_then(|()| write_rows(&mut out, style, &topics))
+        }
         Style::Table => write_rows(&mut out, style, &[stream])
             .and_then(|()| io::Write::write_all(&mut out, b"\n"))
             .and_then(|()| write_rows(&mut out, style, &topics)),
@@ -72,13 +75,10 @@ fn delete(args: &StreamArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The error for a stream that a read did not find; it says what a refused change would say.
+/// The error for a stream that is not there.
 pub fn missing(stream: &Target) -> CommandError {
-    let status = match stream {
-        Target::Id(_) => Status::StreamIdNotFound,
-        Target::Name(_) => Status::StreamNameNotFound,
-    };
-    ClientError::Refused { code: Code::GetStream, status }.into()
+    let hint = "see `laneway streams list`, or create it with `laneway streams create`".to_owned();
+    CommandError::Missing { what: format!("stream {stream}"), hint }
 }
 
 /// A remark for the person who runs the command. Standard output is for data.

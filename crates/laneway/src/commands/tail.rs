@@ -3,11 +3,11 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::Duration;
 
-use laneway_client::{ClientError, Polled, Reader, Start, Until};
+use laneway_client::{Polled, Reader, Start, Until};
 use laneway_wire::{Micros, Offset, PartitionId};
 
 use super::CommandError;
-use super::connect::{self, identifier};
+use super::connect;
 use super::message_text::{write_json_line, write_plain};
 use super::send::{name, now};
 use super::stdout;
@@ -21,8 +21,7 @@ const WAIT: Duration = Duration::from_secs(1);
 pub fn tail(args: &TailArgs) -> Result<(), CommandError> {
     let mut client = connect::sign_in(&args.connection)?;
     let (stream, topic) = (&args.topic.stream, &args.topic.topic);
-    let details =
-        client.topic(&identifier(stream), &identifier(topic))?.ok_or_else(|| topics::missing(topic))?;
+    let details = topics::find(&mut client, &args.topic, None)?;
     let Some(last) = details.partitions.last().map(|partition| partition.id.0) else {
         return Err(CommandError::NoPartitions { topic: args.topic.to_string() });
     };
@@ -35,10 +34,7 @@ pub fn tail(args: &TailArgs) -> Result<(), CommandError> {
     }
     let until = if args.follow { Until::Stopped } else { Until::Now };
     let start = start(args.start(now().0));
-    let mut reader = match Reader::open(&mut client, &name(stream), &name(topic), &partitions, start, until) {
-        Err(ClientError::Missing { .. }) => return Err(topics::missing(topic)),
-        other => other?,
-    };
+    let mut reader = Reader::open(&mut client, &name(stream), &name(topic), &partitions, start, until)?;
     let mut printer = Printer::new(args);
     while !printer.is_done() && !reader.is_done() {
         match reader.next(&mut client, WAIT)? {

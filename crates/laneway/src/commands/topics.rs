@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use laneway_client::{Client, ClientError, Options, PartitionDetails, TopicSummary};
-use laneway_wire::{Code, Status};
+use laneway_client::{Client, Options, PartitionDetails, TopicDetails, TopicSummary};
+use laneway_wire::Status;
 use serde::Serialize;
 
 use super::CommandError;
 use super::connect::{self, identifier};
-use super::output::{Row, Style, moment_text, printable, write_json, write_rows};
+use super::output::{Row, Style, counted, moment_text, printable, write_json, write_rows};
 use super::streams::{self, numbers, say};
 use crate::cli::{
     CreateTopicArgs, ListTopicsArgs, Target, TopicArgs, TopicTarget, TopicsArgs, TopicsCommand,
@@ -33,7 +33,7 @@ fn create(args: &CreateTopicArgs) -> Result<(), CommandError> {
         return create_if_missing(&mut client, &args.topic, args.partitions, &options);
     }
     client.create_topic(&identifier(&args.topic.stream), &name, args.partitions, &options)?;
-    say(&format!("created topic {} with {} partitions", args.topic, args.partitions));
+    say(&format!("created topic {} with {}", args.topic, counted(args.partitions.into(), "partition")));
     Ok(())
 }
 
@@ -51,7 +51,7 @@ pub fn create_if_missing(
         streams::create_if_missing(client, &new_name(&target.stream)?)?;
     }
     match client.create_topic(&identifier(&target.stream), &new_name(&target.topic)?, partitions, options) {
-        Ok(_) => say(&format!("created topic {target} with {partitions} partitions")),
+        Ok(_) => say(&format!("created topic {target} with {}", counted(partitions.into(), "partition"))),
         Err(error) if error.status() == Some(Status::TopicNameAlreadyExists) => {}
         Err(error) => return Err(error.into()),
     }
@@ -102,16 +102,21 @@ fn list(args: &ListTopicsArgs) -> Result<(), CommandError> {
 
 fn show(args: &TopicArgs) -> Result<(), CommandError> {
     let mut client = connect::sign_in(&args.connection)?;
-    let TopicTarget { stream, topic } = &args.topic;
-    let details = client.topic(&identifier(stream), &identifier(topic))?.ok_or_else(|| missing(topic))?;
+    let details = find(&mut client, &args.topic, None)?;
     let partitions: Vec<PartitionRow> = details.partitions.iter().map(PartitionRow::from).collect();
     let options = details.summary.options.clone();
     let topic = TopicRow::from(&details.summary);
     let mut out = io::stdout().lock();
     let style = Style::detect(args.json);
     let written = match style {
-        Style::Json => write_json(&mut out, &TopicAndPartitions { topic, options, partitions }),
-        Style::Plain => write_rows(&mut out, style, &partitions),
+        Style::Json => {
+            let options = options.into_iter().map(json_option).collect();
+            write_json(&mut out, &TopicAndPartitions { topic, options, partitions })
+        }
+        // The first line is the topic, the others are its partitions.
+        Style::Plain => {
+            write_rows(&mut out, style, &[topic]).and_then(|()| write_rows(&mut out, style, &partitions))
+        }
         Style::Table => write_rows(&mut out, style, &[topic])
             .and_then(|()| writeln!(out))
             .and_then(|()| write_rows(&mut out, style, &partitions))
@@ -132,29 +137,56 @@ fn delete(args: &TopicArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The error for a topic that a read did not find; it says what a refused change would say.
-pub fn missing(topic: &Target) -> CommandError {
-    let status = match topic {
-        Target::Id(_) => Status::TopicIdNotFound,
-        Target::Name(_) => Status::TopicNameNotFound,
+/// Looks a topic up that must be there. `hint`: what to do when the stream or the topic is not; none: how to find or
+/// create it.
+pub fn find(
+    client: &mut Client,
+    target: &TopicTarget,
+    hint: Option<&str>,
+) -> Result<TopicDetails, CommandError> {
+    if let Some(details) = client.topic(&identifier(&target.stream), &identifier(&target.topic))? {
+        return Ok(details);
+    }
+    let stream = &target.stream;
+    let (what, how) = match client.stream(&identifier(stream))? {
+        Some(_) => {
+            let how =
+                format!("see `laneway topics list {stream}`, or create it with `laneway topics create`");
+            (format!("topic {target}"), how)
+        }
+        None => (
+            format!("stream {stream}"),
+            "see `laneway streams list`, or create it with `laneway streams create`".to_owned(),
+        ),
     };
-    ClientError::Refused { code: Code::GetTopic, status }.into()
+    Err(CommandError::Missing { what, hint: hint.map_or(how, str::to_owned) })
 }
 
-/// An option for people: the largest number stands for no limit. Source: wire protocol, section 3.7.
+/// An option for people.
 fn option_text(key: &str, value: &str) -> String {
     match key {
-        "message_expiry" if value == u64::MAX.to_string() => "never".to_owned(),
-        "max_topic_size" if value == u64::MAX.to_string() => "unlimited".to_owned(),
+        "message_expiry" if is_no_limit(key, value) => "never".to_owned(),
+        "max_topic_size" if is_no_limit(key, value) => "unlimited".to_owned(),
         _ => printable(value),
     }
+}
+
+/// An option for programs, `null` where there is no limit.
+fn json_option((key, value): (String, String)) -> (String, Option<String>) {
+    let value = (!is_no_limit(&key, &value)).then_some(value);
+    (key, value)
+}
+
+/// The largest number stands for no limit. Source: wire protocol, section 3.7.
+fn is_no_limit(key: &str, value: &str) -> bool {
+    matches!(key, "message_expiry" | "max_topic_size") && value == u64::MAX.to_string()
 }
 
 #[derive(Debug, Serialize)]
 struct TopicAndPartitions {
     #[serde(flatten)]
     topic: TopicRow,
-    options: BTreeMap<String, String>,
+    options: BTreeMap<String, Option<String>>,
     partitions: Vec<PartitionRow>,
 }
 
@@ -203,7 +235,8 @@ impl Row for TopicRow {
 struct PartitionRow {
     id: u32,
     messages_count: u64,
-    current_offset: u64,
+    /// None in a partition that holds nothing.
+    current_offset: Option<u64>,
     segments_count: u32,
     size_bytes: u64,
 }
@@ -213,7 +246,7 @@ impl From<&PartitionDetails> for PartitionRow {
         Self {
             id: partition.id.0,
             messages_count: partition.messages_count,
-            current_offset: partition.current_offset.0,
+            current_offset: (partition.messages_count > 0).then_some(partition.current_offset.0),
             segments_count: partition.segments_count,
             size_bytes: partition.size_bytes,
         }
@@ -225,7 +258,7 @@ impl Row for PartitionRow {
 
     fn cells(&self, style: Style) -> Vec<String> {
         let (messages, size) = numbers(style, self.messages_count, self.size_bytes);
-        let last = if self.messages_count == 0 { "-".to_owned() } else { self.current_offset.to_string() };
+        let last = self.current_offset.map_or_else(|| "-".to_owned(), |offset| offset.to_string());
         vec![self.id.to_string(), messages, last, self.segments_count.to_string(), size]
     }
 }
