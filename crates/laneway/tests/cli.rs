@@ -276,6 +276,29 @@ fn slow_input_is_sent_while_it_comes() {
 }
 
 #[test]
+fn send_that_is_interrupted_says_what_is_stored() {
+    with_broker(|client| {
+        client.out("streams create logs");
+        client.out("topics create logs/web");
+        let mut sender = client.command("send logs/web").stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = sender.stdin.take().unwrap();
+        input.write_all(b"first\n\nsecond\n").unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while client.out("tail logs/web --first") != "first\nsecond\n" {
+            assert!(Instant::now() < deadline, "the lines wait for more input");
+        }
+        // SAFETY: the process is a child that nobody has waited for, so its id is still its own.
+        assert_eq!(unsafe { libc::kill(sender.id() as i32, libc::SIGINT) }, 0);
+        assert_eq!(ended(&mut sender), Some(130));
+        let mut errors = String::new();
+        sender.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        // The lines are stored; whether the sender has seen that yet is a matter of luck.
+        assert!(errors.starts_with("stopped: ") && errors.contains(" of 2 lines read "), "{errors}");
+        drop(input);
+    });
+}
+
+#[test]
 fn large_lines_travel_whole() {
     with_broker(|client| {
         let input = [&b"x".repeat(10 << 20)[..], b"\n", &b"y".repeat(3 << 20)].concat();

@@ -7,7 +7,7 @@ use laneway_client::ClientError;
 
 use super::keys::KeyRuleError;
 use super::lines::LineError;
-use super::output::printable;
+use super::output::{count_text, counted, printable};
 use super::quickstart::QuickstartError;
 use crate::cli::ConnectionError;
 
@@ -65,18 +65,27 @@ pub enum CommandError {
         topic: String,
     },
     /// Sending stopped in the middle.
-    #[error("{cause}\n{acknowledged} of {read} lines read are acknowledged and stay stored")]
+    #[error("{cause}\n{}", stopped_text(*acknowledged, *read))]
     SendStopped {
         /// Why.
         cause: Box<CommandError>,
         /// Lines that the broker acknowledged.
         acknowledged: u64,
-        /// Lines that were taken from the input.
+        /// Lines that were taken from the input, without empty ones.
         read: u64,
     },
+    /// Stopping by a signal could not be prepared.
+    #[error("signals cannot be blocked: {0}")]
+    Signals(#[source] io::Error),
     /// The quickstart found a difference or could not run.
     #[error("{0}")]
     Quickstart(#[from] QuickstartError),
+}
+
+/// What is certain when sending stops before the end.
+pub fn stopped_text(acknowledged: u64, read: u64) -> String {
+    let are = if acknowledged == 1 { "is acknowledged and stays" } else { "are acknowledged and stay" };
+    format!("{} of {} read {are} stored", count_text(acknowledged), counted(read, "line"))
 }
 
 impl CommandError {
@@ -88,5 +97,16 @@ impl CommandError {
             Self::SendStopped { cause, .. } => cause.is_usage(),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_certain_is_counted_in_whole_sentences() {
+        assert_eq!(stopped_text(1, 1), "1 of 1 line read is acknowledged and stays stored");
+        assert_eq!(stopped_text(2000, 3000), "2,000 of 3,000 lines read are acknowledged and stay stored");
     }
 }

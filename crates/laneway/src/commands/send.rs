@@ -5,8 +5,10 @@
 //! by the blocks between the two threads and the batches of the producer.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +18,7 @@ use laneway_wire::{Micros, PartitionId};
 
 use super::CommandError;
 use super::connect;
+use super::error::stopped_text;
 use super::keys::KeyRule;
 use super::lines::{LineBlocks, LineError, LongLine, lines};
 use super::output::{bytes_text, count_text, counted, time_text};
@@ -23,6 +26,7 @@ use super::progress::Progress;
 use super::streams::say;
 use super::topics;
 use crate::cli::{SendArgs, Target};
+use crate::signals::Signals;
 
 /// Size of one read of the input.
 const READ_BYTES: usize = 256 * 1024;
@@ -38,6 +42,8 @@ type Block = Result<Vec<u8>, LineError>;
 /// Sends every line and waits for the last acknowledgement.
 pub fn send(args: &SendArgs) -> Result<(), CommandError> {
     let keys = key_rule(args)?;
+    let told = Arc::new(Told::default());
+    watch_signals(Arc::clone(&told))?;
     let mut client = connect::sign_in(&args.connection)?;
     if args.create {
         topics::create_if_missing(&mut client, &args.topic, args.partitions, &Options::new())?;
@@ -62,6 +68,7 @@ pub fn send(args: &SendArgs) -> Result<(), CommandError> {
         fixed: args.partition.map(PartitionId),
         ids: MessageIds::new()?,
         counts: Counts::default(),
+        told: Arc::clone(&told),
         used: BTreeSet::new(),
         progress: Progress::new(!args.quiet),
         start: Instant::now(),
@@ -81,6 +88,7 @@ pub fn send(args: &SendArgs) -> Result<(), CommandError> {
             }
         }
     });
+    told.has_begun.store(true, Ordering::Release);
     let result = sender.run(&take);
     sender.progress.clear();
     let counts = sender.counts;
@@ -94,9 +102,37 @@ pub fn send(args: &SendArgs) -> Result<(), CommandError> {
         Err(cause) => Err(CommandError::SendStopped {
             cause: Box::new(cause),
             acknowledged: counts.acknowledged,
-            read: counts.lines,
+            read: counts.lines - counts.empty,
         }),
     }
+}
+
+/// Where a run stands, for the thread that takes a signal.
+#[derive(Debug, Default)]
+struct Told {
+    acknowledged: AtomicU64,
+    read: AtomicU64,
+    has_begun: AtomicBool,
+}
+
+/// A signal ends the run at once, but not without a word about what is stored: a sender that waits for a broker or for
+/// its input could not say it.
+fn watch_signals(told: Arc<Told>) -> Result<(), CommandError> {
+    let signals = Signals::block().map_err(CommandError::Signals)?;
+    let watcher = signals.watch(move |signal| {
+        if told.has_begun.load(Ordering::Acquire) {
+            // The acknowledgements first: what is read only grows.
+            let acknowledged = told.acknowledged.load(Ordering::Acquire);
+            let read = told.read.load(Ordering::Acquire);
+            let clear = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+            let stopped = stopped_text(acknowledged, read);
+            let others = if acknowledged < read { "; the others may be stored as well" } else { "" };
+            // Nobody misses a word that cannot be written.
+            let _ = writeln!(io::stderr().lock(), "{clear}stopped: {stopped}{others}");
+        }
+        std::process::exit(signal.exit_code());
+    });
+    watcher.map(drop).map_err(CommandError::Signals)
 }
 
 fn key_rule(args: &SendArgs) -> Result<KeyRule, CommandError> {
@@ -156,6 +192,7 @@ struct Sender {
     fixed: Option<PartitionId>,
     ids: MessageIds,
     counts: Counts,
+    told: Arc<Told>,
     /// Partitions that hold acknowledged messages of this run.
     used: BTreeSet<PartitionId>,
     progress: Progress,
@@ -207,6 +244,8 @@ impl Sender {
             self.counts.empty += 1;
             return Ok(());
         }
+        // Before it can be stored, so that no line is stored that does not count as read.
+        self.told.read.store(self.counts.lines - self.counts.empty, Ordering::Release);
         self.counts.bytes += line.len() as u64;
         let partition = match (self.fixed, self.keys.key(line)) {
             (Some(partition), _) => partition,
@@ -239,6 +278,7 @@ impl Sender {
             self.used.insert(batch.partition);
         }
         let (counts, start) = (self.counts, self.start);
+        self.told.acknowledged.store(counts.acknowledged, Ordering::Release);
         self.progress.update(|| {
             let rate = counts.acknowledged as f64 / start.elapsed().as_secs_f64();
             format!(
