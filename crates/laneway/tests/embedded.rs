@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use laneway::{Broker, Config, StartError};
 use laneway_client::{Client, ClientError, Credentials, Settings};
+use laneway_config::Engine;
 
 fn config(directory: &Path, shards: u16) -> Config {
     let mut config = Config { data_dir: directory.to_owned(), shards: Some(shards), ..Config::default() };
@@ -45,6 +46,20 @@ fn broker_comes_back_with_another_number_of_shards() {
         let broker = Broker::start(config(directory.path(), shards)).unwrap();
         let mut client = connect(&broker).unwrap();
         assert_eq!(client.streams().unwrap().len(), round, "with {shards} shards");
+        client.create_stream(&format!("round-{round}")).unwrap();
+        broker.shutdown().unwrap();
+    }
+}
+
+#[test]
+fn polling_engine_serves_and_comes_back_as_io_uring() {
+    let directory = tempfile::tempdir().unwrap();
+    for (round, engine) in [Engine::Polling, Engine::Auto, Engine::Polling].into_iter().enumerate() {
+        let broker = Broker::start(Config { engine, ..config(directory.path(), 2) }).unwrap();
+        let polling = broker.engine().to_string().starts_with("polling");
+        assert!(polling || engine != Engine::Polling, "{}", broker.engine());
+        let mut client = connect(&broker).unwrap();
+        assert_eq!(client.streams().unwrap().len(), round);
         client.create_stream(&format!("round-{round}")).unwrap();
         broker.shutdown().unwrap();
     }
