@@ -1,8 +1,8 @@
 //! Polls: evaluated at once, parked until a commit can complete them, or sent to disk.
 
 use laneway_reads::{
-    Admission, ConnectionId, Expired, Nanos, PollPlan, PollRequest, ReadLimits, Requester, SelectError,
-    Selection, Selector, Start, Strategy, WaiterId, wake_at,
+    Admission, ConnectionId, Expired, Nanos, PartitionView, PollPlan, PollRequest, ReadLimits, Requester,
+    SelectError, Selection, Selector, Start, Strategy, WaiterId, wake_at,
 };
 use laneway_storage::{PartitionLog, ReadPlan, SegmentFile, SegmentIndex};
 use laneway_vsr::{Durability, EntryBody};
@@ -33,6 +33,8 @@ pub struct PollJob {
     metadata_op: Op,
     pub(super) to: PollTo,
     oversized: Oversized,
+    /// Whether a read of segments for it waits or runs.
+    reading: bool,
     requester: Requester,
     consumer: ConsumerKey,
     /// `Next` becomes the offset that it resolved to at admission.
@@ -65,6 +67,7 @@ impl PollJob {
             metadata_op,
             to,
             oversized: Oversized::Allowed,
+            reading: false,
             requester,
             consumer,
             strategy,
@@ -76,6 +79,17 @@ impl PollJob {
             deadlines,
             byte_limit: max_bytes,
         }
+    }
+}
+
+impl PollJob {
+    /// What the poll wants of its partition as it is now.
+    fn request(&self, view: &PartitionView<'_>) -> PollRequest {
+        let start = self
+            .strategy
+            .resolve(self.limits.messages, view.head, None)
+            .expect("only `Next` can fail, and it was resolved at admission");
+        PollRequest { start, limits: self.limits }
     }
 }
 
@@ -118,7 +132,7 @@ impl Owner {
         match self.waiters.admit(admission) {
             Ok(id) => match plan {
                 PollPlan::Ready(selection) => self.park(id, &request, &selection),
-                PollPlan::Disk(_) => self.todo.push_back(Todo::Read(id)),
+                PollPlan::Disk(_) => self.read_segments(id),
             },
             Err((_, refused)) => self.refuse_poll(to, refused.status()),
         }
@@ -127,11 +141,7 @@ impl Owner {
     fn plan(&self, job: &PollJob) -> (PollPlan, PollRequest) {
         let partition = self.partition(job).expect("the caller found the partition in this turn");
         let view = partition.view();
-        let start = job
-            .strategy
-            .resolve(job.limits.messages, view.head, None)
-            .expect("only `Next` can fail, and it was resolved at admission");
-        let request = PollRequest { start, limits: job.limits };
+        let request = job.request(&view);
         (PollPlan::build(&view, &request), request)
     }
 
@@ -167,7 +177,16 @@ impl Owner {
         let (plan, request) = self.plan(&waiter.request);
         match plan {
             PollPlan::Ready(selection) => self.settle_poll(now, wall, id, &request, selection),
-            PollPlan::Disk(_) => self.todo.push_back(Todo::Read(id)),
+            PollPlan::Disk(_) => self.read_segments(id),
+        }
+    }
+
+    /// Asks for a read of segments, unless one is on its way: that one answers when it arrives, also after the wait.
+    fn read_segments(&mut self, id: WaiterId) {
+        if let Some(job) = self.waiters.get_mut(id)
+            && !std::mem::replace(&mut job.reading, true)
+        {
+            self.todo.push_back(Todo::Read(id));
         }
     }
 
@@ -201,7 +220,6 @@ impl Owner {
     pub fn handle_timeout(&mut self, now: Nanos, wall: Micros) {
         for expired in self.waiters.take_expired(now, EXPIRED_PER_TURN_MAX) {
             match expired {
-                // A read of segments that is on its way answers when it arrives.
                 Expired::Wait(id) => self.evaluate(now, wall, id),
                 Expired::Request(id) => {
                     if let Some(waiter) = self.waiters.finish(id) {
@@ -245,8 +263,7 @@ impl Owner {
                 let job = &waiter.request;
                 let view = self.partition(job)?.view();
                 let head = view.head?;
-                let start = job.strategy.resolve(job.limits.messages, view.head, None).ok()?;
-                let start = match start {
+                let start = match job.request(&view).start {
                     Start::Offset(offset) => Start::Offset(offset.max(view.retained_start)),
                     timestamp => timestamp,
                 };
@@ -279,13 +296,15 @@ impl Owner {
 
     /// The segments gave what they had: the rest comes from memory, and the poll is answered or parked.
     pub fn finish_read(&mut self, now: Nanos, wall: Micros, id: WaiterId, mut selector: Selector) {
-        let Some(waiter) = self.waiters.get(id) else { return };
-        let job = &waiter.request;
+        let Some(job) = self.waiters.get_mut(id) else { return };
+        job.reading = false;
+        let job = &self.waiters.get(id).expect("it was just there").request;
         let Some(partition) = self.partition(job) else { return };
-        selector.push_tail(partition.view().tail);
+        let view = partition.view();
+        selector.push_tail(view.tail);
+        let request = job.request(&view);
         match selector.finish() {
             Ok(selection) => {
-                let (_, request) = self.plan(job);
                 self.settle_poll(now, wall, id, &request, selection);
             }
             Err(error) => self.fail_read(now, wall, id, error),
@@ -294,11 +313,14 @@ impl Owner {
 
     /// The segments are damaged behind what the read has: that is served, and nothing behind the damage.
     pub fn finish_partial_read(&mut self, now: Nanos, wall: Micros, id: WaiterId, selector: Selector) {
-        let Some(waiter) = self.waiters.get(id) else { return };
+        let Some(job) = self.waiters.get_mut(id) else { return };
+        job.reading = false;
+        let job = &self.waiters.get(id).expect("it was just there").request;
+        let Some(partition) = self.partition(job) else { return };
+        let request = job.request(&partition.view());
         match selector.finish() {
             Ok(mut selection) => {
                 selection.truncated = true;
-                let (_, request) = self.plan(&waiter.request);
                 self.settle_poll(now, wall, id, &request, selection);
             }
             Err(error) => self.fail_read(now, wall, id, error),
