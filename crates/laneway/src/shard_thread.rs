@@ -40,7 +40,7 @@ fn descriptors_max(shards: u16) -> usize {
 /// How often a stopping shard looks whether it is done. Only then; a running shard waits for events.
 const DRAIN_PAUSE: Duration = Duration::from_millis(5);
 
-/// Threads for what may block: password checks, statistics, files on a kernel without io_uring.
+/// Threads of the runtime for file operations that the ring does not have, or where there is no ring.
 const BLOCKING_THREADS_MAX: usize = 4;
 
 /// How far the broker lets its shards go.

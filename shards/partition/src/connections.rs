@@ -117,13 +117,6 @@ impl Connection {
         open >= max || (open > 0 && self.charged.get() > CHARGED_BYTES_MAX)
     }
 
-    /// Waits until no counted request is open.
-    pub async fn idle(&self) {
-        while self.in_flight.get() > 0 {
-            self.settled.wait().await;
-        }
-    }
-
     /// Remembers where a deferred read waits.
     pub fn defer(&self, request: RequestNumber, owner: ShardId) {
         self.deferred.borrow_mut().insert(request, owner);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use laneway_reads::{Nanos, WaiterId, WaiterLimits, Waiters};
-use laneway_storage::{PartitionLog, SegmentFile};
+use laneway_storage::PartitionLog;
 use laneway_transport::OutFrame;
 use laneway_vsr::{Effect, Entry, EntryBody, Replica};
 use laneway_wire::reply::{SendConfirmation, put_confirmations, put_rejection, put_success};
@@ -388,9 +388,6 @@ struct Target {
     key: PartitionKey,
     reply_to: ReplyTo,
 }
-
-/// Segment files that a deleted partition leaves.
-pub type Leftovers = Vec<SegmentFile>;
 
 /// The head as the wire shows it: 0 before the first message.
 fn current_offset(head: Option<Offset>) -> Offset {

@@ -135,13 +135,4 @@ impl Owner {
             }
         }
     }
-
-    /// Bytes of batches in memory that no segment holds.
-    pub fn unflushed_bytes(&self) -> u64 {
-        self.lanes
-            .values()
-            .flat_map(|owned| owned.state.iter())
-            .map(|partition| partition.unflushed_bytes())
-            .sum()
-    }
 }
