@@ -12,19 +12,21 @@ use std::sync::atomic::AtomicUsize;
 use laneway_mailbox::{Class, Refused};
 use laneway_metadata::planner::PlanSettings;
 use laneway_metadata::{Metadata, SessionId};
-use laneway_reads::WaiterLimits;
+use laneway_reads::{Nanos, SessionKey, WaiterLimits};
 use laneway_shard_metadata::{Effect, MetadataLane, ShardWork};
 use laneway_storage::{DataDirectory, GroupCommit, Record, SegmentStore, StorageCounters, SyncClass};
 use laneway_transport::{OutFrame, Signal};
 use laneway_vsr::{Durability, Entry};
-use laneway_wire::{EvictionReason, LaneId, Op};
+use laneway_wire::{EvictionReason, LaneId, Micros, Op, Status};
 
 use crate::calls::Calls;
 use crate::clock;
 use crate::connections::Connections;
 use crate::core::LaneLimits;
 use crate::disk::Reads;
-use crate::message::{Answer, ClientRow, Inbox, Message, Post, Question, ReplyTo, ShardId};
+use crate::message::{
+    Answer, ClientRow, Inbox, Message, PartitionRequest, Post, Question, ReplyTo, ShardId, Work,
+};
 use crate::origin::fetches::Fetches;
 use crate::origin::metadata::Ticket;
 use crate::owner::{Owner, Todo};
@@ -117,19 +119,19 @@ pub struct Shard {
     /// Grouped fetches of its connections.
     pub fetches: Fetches,
     /// Earliest next try to rotate the journal, after one that found no space or no descriptor.
-    pub rotate_after: Cell<laneway_reads::Nanos>,
+    pub rotate_after: Cell<Nanos>,
     /// Whether a checkpoint is being made.
     pub checkpointing: Cell<bool>,
     /// Rung when a checkpoint is done.
     pub checkpoint_bell: Signal,
-    process: RefCell<Option<(laneway_reads::Nanos, Rc<Process>)>>,
+    process: RefCell<Option<(Nanos, Rc<Process>)>>,
     metadata: RefCell<Arc<Metadata>>,
     posts: Vec<Post>,
     inbox: Inbox,
     /// Messages that found a queue full and must not be lost.
     late: RefCell<VecDeque<(ShardId, Class, Message)>>,
     timer_bell: Signal,
-    timer_armed: Cell<Option<laneway_reads::Nanos>>,
+    timer_armed: Cell<Option<Nanos>>,
     stopping: Cell<bool>,
 }
 
@@ -165,7 +167,7 @@ impl Shard {
             journal_bell: Signal::default(),
             reads: Reads::default(),
             fetches: Fetches::default(),
-            rotate_after: Cell::new(laneway_reads::Nanos(0)),
+            rotate_after: Cell::new(Nanos(0)),
             checkpointing: Cell::new(false),
             checkpoint_bell: Signal::default(),
             process: RefCell::default(),
@@ -257,7 +259,7 @@ impl Shard {
         }
     }
 
-    fn earliest_deadline(&self) -> Option<laneway_reads::Nanos> {
+    fn earliest_deadline(&self) -> Option<Nanos> {
         let parked = self.owner.borrow().poll_timeout();
         let sessions = self.lane.borrow().as_ref().and_then(|lane| lane.poll_timeout());
         parked.into_iter().chain(sessions).min()
@@ -276,7 +278,7 @@ impl Shard {
     fn handle_message(self: &Rc<Self>, message: Message) {
         let (now, wall) = (clock::now(), clock::wall());
         match message {
-            Message::Partition(request) => self.owner.borrow_mut().handle_request(now, wall, *request),
+            Message::Partition(request) => self.serve_request(now, wall, *request),
             Message::Metadata(request) => self.order_metadata(*request),
             Message::Reply { to, frame } => self.deliver_here(to, frame),
             Message::Question { from, call, question } => self.answer_question(from, call, question),
@@ -288,6 +290,8 @@ impl Shard {
                 self.owner.borrow_mut().handle_connection_lost(connection);
             }
             Message::SessionsEnded(sessions) => {
+                // Their end was published before it was told: what comes from now on finds them over.
+                self.catch_up();
                 self.fetches.end_sessions(&sessions);
                 self.owner.borrow_mut().handle_sessions_ended(wall, &sessions);
             }
@@ -304,6 +308,27 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// Serves a request of a client on the shard that owns the partition.
+    ///
+    /// The session of a poll is looked up again here: it may have ended while the poll was on its way, and then its end
+    /// has passed this shard already and would not wake what is parked now.
+    pub(crate) fn serve_request(self: &Rc<Self>, now: Nanos, wall: Micros, request: PartitionRequest) {
+        if let Work::Poll(poll) = &request.work {
+            let SessionKey { client, session } = poll.requester.session;
+            let is_live = || self.metadata.borrow().sessions().live(client, session).is_some();
+            // A session that is unknown here may be newer than what this shard has looked at.
+            let served = is_live() || {
+                self.catch_up();
+                is_live()
+            };
+            if !served {
+                let refusal = request.reply_to.echo.refusal(Status::StaleClient);
+                return self.deliver(request.reply_to, Some(refusal));
+            }
+        }
+        self.owner.borrow_mut().handle_request(now, wall, request);
     }
 
     fn begin_lifecycle(&self, op: Op, work: &ShardWork) {

@@ -100,7 +100,7 @@ impl Shard {
         }
         if owner == self.settings.id {
             // In place: an own partition costs no message.
-            self.owner.borrow_mut().handle_request(clock::now(), clock::wall(), request);
+            self.serve_request(clock::now(), clock::wall(), request);
             return;
         }
         let reply_to = request.reply_to;
