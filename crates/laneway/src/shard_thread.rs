@@ -239,6 +239,8 @@ async fn drain(shard: &Rc<Shard>, stage: &Stage) -> bool {
 
 /// Lets every client have its answers, and ends the connections.
 async fn close_connections(shard: &Rc<Shard>) {
+    // Every shard is drained: answers that they sent to clients of this one are in its mailbox.
+    while shard.take_messages() {}
     let open: Vec<_> = shard.connections.borrow().iter().cloned().collect();
     for connection in &open {
         connection.close();

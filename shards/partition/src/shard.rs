@@ -229,14 +229,20 @@ impl Shard {
                 let _ = compio::time::timeout(std::time::Duration::from_millis(1), self.inbox.ready()).await;
                 self.send_late();
             }
-            self.catch_up();
-            for _ in 0..MESSAGES_PER_TURN_MAX {
-                let Some(message) = self.inbox.take() else { break };
-                self.handle_message(message);
-            }
-            self.pump();
+            self.take_messages();
             yield_now().await;
         }
+    }
+
+    /// Takes messages that are there, at most a turn's worth. Says whether some may be left.
+    pub fn take_messages(self: &Rc<Self>) -> bool {
+        self.catch_up();
+        for _ in 0..MESSAGES_PER_TURN_MAX {
+            let Some(message) = self.inbox.take() else { break };
+            self.handle_message(message);
+        }
+        self.pump();
+        !self.inbox.is_empty()
     }
 
     /// Ends waits and sessions in time, with one timer for all of them.
