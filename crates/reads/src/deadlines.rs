@@ -2,7 +2,7 @@
 //!
 //! Source: reads specification, sections 4.1 and 5.1.
 
-use crate::time::Nanos;
+use laneway_wire::Nanos;
 
 /// Longest wait that a client may name, microseconds. Source: reads specification, section 10.
 pub const WAIT_US_MAX: u64 = 600_000_000;

@@ -2,9 +2,9 @@
 //! parked and what wakes them, and the arithmetic of their deadlines. No file, no clock, no runtime: the caller brings
 //! the time and the bytes.
 //!
-//! Reading order: [`time`] and [`deadlines`] (when a read ends), [`start`] (where it begins), [`tail`] (what is in
-//! memory), [`plan`] (memory or disk), [`selection`] (which bytes go out), [`waiters`] (reads that wait for a commit),
-//! [`allotment`] (how a grouped fetch spends its limits).
+//! Reading order: [`deadlines`] (when a read ends), [`start`] (where it begins), [`tail`] (what is in memory), [`plan`]
+//! (memory or disk), [`selection`] (which bytes go out), [`waiters`] (reads that wait for a commit), [`allotment`] (how
+//! a grouped fetch spends its limits).
 #![forbid(unsafe_code)]
 
 pub mod allotment;
@@ -15,16 +15,15 @@ mod record;
 pub mod selection;
 pub mod start;
 pub mod tail;
-pub mod time;
 pub mod waiters;
 
 pub use allotment::{ReadyTarget, Share, allot, even_share};
 pub use deadlines::{Deadlines, DeferredTimes};
+pub use laneway_wire::Nanos;
 pub use plan::{DiskRead, PartitionView, PollPlan, PollRequest, wake_at};
 pub use selection::{ChunkEnd, ReadLimits, SelectError, Selection, Selector};
 pub use start::{Start, StartError, Strategy};
 pub use tail::{MemoryTail, StoredBatch};
-pub use time::Nanos;
 pub use waiters::{
     Admission, ConnectionId, Expired, ParkRefused, Requester, SessionKey, Waiter, WaiterId, WaiterLimits,
     Waiters, WakeAt,

@@ -13,7 +13,7 @@ use laneway_wire::{ClientId, Offset, PartitionKey, RequestNumber, SessionEpoch, 
 
 use crate::deadlines::Deadlines;
 use crate::invariants;
-use crate::time::Nanos;
+use laneway_wire::Nanos;
 
 mod index;
 

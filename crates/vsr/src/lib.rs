@@ -9,8 +9,15 @@
 #![forbid(unsafe_code)]
 
 pub mod entry;
+pub mod header;
+pub mod quorum;
+pub mod roster;
+
 pub mod invariants;
 pub mod replica;
 
 pub use entry::{Durability, Entry, EntryBody, View};
+pub use header::{ClusterId, DiskId, Draft, Epoch, Header, Identity};
+pub use quorum::{QuorumError, Quorums};
 pub use replica::{Effect, Frontier, ProposeError, Replica};
+pub use roster::{Roster, RosterError};

@@ -9,6 +9,7 @@
 
 pub mod ids;
 pub mod status;
+pub mod time;
 
 pub mod code;
 pub mod operation;
@@ -38,3 +39,4 @@ pub use primitive::{
 };
 pub use protocol::{ProtocolVersion, ProtocolWindow};
 pub use status::Status;
+pub use time::Nanos;
