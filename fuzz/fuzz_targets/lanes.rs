@@ -2,7 +2,7 @@
 #![no_main]
 
 use laneway_metadata::{Command, Metadata};
-use laneway_shard_partition::core::{LaneLimits, LaneOp, LaneState};
+use laneway_partition::{LaneLimits, LaneOp, LaneState};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,7 +4,7 @@
 //! partition in its copy of the metadata, and sends the request to the *owner* shard of the partition's lane. The owner
 //! orders it, its journal makes it durable, and the answer goes back into the connection's outbox.
 //!
-//! Reading order: [`core`] (the partitions of a lane, no runtime), [`owner`] (the lanes of this shard, no runtime),
+//! Reading order: [`core`] (the partitions of a lane, a crate of its own), [`owner`] (the lanes of this shard, no runtime),
 //! [`message`] (what crosses between shards), [`shard`] (the runtime: one turn after another), [`journal`] and
 //! [`checkpoint`] (what reaches the disk), [`disk`] (reads of segments), [`connections`] and [`origin`] (clients).
 #![forbid(unsafe_code)]
@@ -13,7 +13,6 @@ pub mod calls;
 pub mod checkpoint;
 pub mod clock;
 pub mod connections;
-pub mod core;
 pub mod disk;
 pub mod journal;
 pub mod message;
@@ -25,6 +24,7 @@ pub mod progress;
 pub mod reply;
 pub mod shard;
 
+pub use laneway_partition as core;
 pub use message::{Inbox, Post, ShardId};
 pub use owner::{Owner, RestoredLane};
 pub use shard::{Shard, ShardSettings};

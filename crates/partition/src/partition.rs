@@ -26,27 +26,27 @@ pub struct BatchStamp {
 
 /// Where the committed messages lie.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log {
-    pub(super) head: Option<Offset>,
-    pub(super) retained_start: Offset,
+pub(crate) struct Log {
+    pub(crate) head: Option<Offset>,
+    pub(crate) retained_start: Offset,
     /// Offset after the last message in a segment.
-    pub(super) disk_end: Offset,
+    pub(crate) disk_end: Offset,
     /// Append time of the newest batch.
-    pub(super) timestamp_last: Micros,
+    pub(crate) timestamp_last: Micros,
     /// Every byte that was ever committed here.
-    pub(super) bytes_total: u64,
+    pub(crate) bytes_total: u64,
     /// Those of them that retention removed.
-    pub(super) bytes_removed: u64,
+    pub(crate) bytes_removed: u64,
     /// Those of them that no segment holds yet.
-    pub(super) bytes_unflushed: u64,
-    pub(super) tail: MemoryTail,
+    pub(crate) bytes_unflushed: u64,
+    pub(crate) tail: MemoryTail,
     /// What storage wants to find again about its segments; opaque here.
-    pub(super) segments: Bytes,
+    pub(crate) segments: Bytes,
 }
 
 impl Log {
     /// Offset after the last committed message.
-    pub(super) fn end(&self) -> Offset {
+    pub(crate) fn end(&self) -> Offset {
         self.head.map_or(Offset(0), |head| Offset(head.0 + 1))
     }
 }
@@ -55,14 +55,14 @@ impl Log {
 /// fences it.
 #[derive(Clone, Debug)]
 pub struct Partition {
-    pub(super) key: PartitionKey,
-    pub(super) stream: StreamId,
-    pub(super) topic: TopicId,
-    pub(super) settings: PartitionSettings,
-    pub(super) log: Log,
-    pub(super) offsets: StoredOffsets,
-    pub(super) receipts: Receipts,
-    pub(super) producers: Producers,
+    pub(crate) key: PartitionKey,
+    pub(crate) stream: StreamId,
+    pub(crate) topic: TopicId,
+    pub(crate) settings: PartitionSettings,
+    pub(crate) log: Log,
+    pub(crate) offsets: StoredOffsets,
+    pub(crate) receipts: Receipts,
+    pub(crate) producers: Producers,
     staged: Staged,
     /// Append time of the newest proposed batch.
     timestamp_staged: Micros,
@@ -402,7 +402,7 @@ impl Partition {
 
     // Apply: called by the lane, in the order of its ops.
 
-    pub(super) fn apply_append(
+    pub(crate) fn apply_append(
         &mut self,
         op: Op,
         identity: Option<Identity>,
@@ -450,7 +450,7 @@ impl Partition {
         self.log.tail.push(batch);
     }
 
-    pub(super) fn apply_store_offset(
+    pub(crate) fn apply_store_offset(
         &mut self,
         op: Op,
         identity: Option<Identity>,
@@ -473,7 +473,7 @@ impl Partition {
         }
     }
 
-    pub(super) fn apply_delete_offset(
+    pub(crate) fn apply_delete_offset(
         &mut self,
         op: Op,
         identity: Option<Identity>,
@@ -508,9 +508,9 @@ impl Partition {
 
 /// The times of an op that is applied.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     /// The op's own, the same on every replica.
-    pub(super) timestamp: Micros,
+    pub(crate) timestamp: Micros,
     /// This process's; 0 while it recovers.
-    pub(super) monotonic: Nanos,
+    pub(crate) monotonic: Nanos,
 }

@@ -136,14 +136,14 @@ pub enum Admit {
 pub const PRODUCER_BYTES: usize = 8 + 2 + 4;
 
 /// Appends `producer_id u64, epoch u16, base_sequence u32`.
-pub(super) fn put_producer(out: &mut Vec<u8>, producer: &ProducerSection) {
+pub(crate) fn put_producer(out: &mut Vec<u8>, producer: &ProducerSection) {
     out.put_u64(producer.producer_id);
     out.put_u16(producer.epoch);
     out.put_u32(producer.base_sequence);
 }
 
 /// Decodes what [`put_producer`] wrote.
-pub(super) fn take_producer(reader: &mut Reader<'_>) -> Result<ProducerSection, DecodeError> {
+pub(crate) fn take_producer(reader: &mut Reader<'_>) -> Result<ProducerSection, DecodeError> {
     let producer =
         ProducerSection { producer_id: reader.u64()?, epoch: reader.u16()?, base_sequence: reader.u32()? };
     if !producer.is_valid() {

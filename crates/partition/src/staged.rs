@@ -9,7 +9,7 @@ use super::identity::Identity;
 
 /// What a proposed op will do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StagedOp {
+pub(crate) enum StagedOp {
     /// Appends messages up to before `end`.
     Append { end: Offset, producer_id: Option<u64> },
     /// Stores an offset, because a client asked.
@@ -20,7 +20,7 @@ pub(super) enum StagedOp {
 
 /// The proposed ops of one partition.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Staged {
+pub(crate) struct Staged {
     queue: VecDeque<(Op, Option<Identity>, StagedOp)>,
     requests: BTreeMap<Identity, Op>,
     /// Offset after the last message that was proposed; applied ones are below it.
@@ -28,7 +28,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    pub(super) fn push(&mut self, op: Op, identity: Option<Identity>, staged: StagedOp) {
+    pub(crate) fn push(&mut self, op: Op, identity: Option<Identity>, staged: StagedOp) {
         assert!(self.queue.back().is_none_or(|(last, ..)| *last < op), "ops are staged in order");
         if let Some(identity) = identity {
             self.requests.insert(identity, op);
@@ -40,13 +40,13 @@ impl Staged {
     }
 
     /// The op of a request that is on its way.
-    pub(super) fn in_flight(&self, identity: &Identity) -> Option<Op> {
+    pub(crate) fn in_flight(&self, identity: &Identity) -> Option<Op> {
         self.requests.get(identity).copied()
     }
 
     /// Takes the op that is applied now. Earlier ones that are still here were never committed, which ops in order
     /// rule out.
-    pub(super) fn take(&mut self, op: Op) -> Option<StagedOp> {
+    pub(crate) fn take(&mut self, op: Op) -> Option<StagedOp> {
         let (first, ..) = self.queue.front()?;
         assert!(*first >= op, "an op before op {op} was staged and never applied");
         if *first > op {
@@ -59,18 +59,18 @@ impl Staged {
         Some(staged)
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.requests.clear();
         self.end = Offset(0);
     }
 
-    pub(super) fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.requests.len()
     }
 
     /// Offset after the last message that was proposed, 0 when none was.
-    pub(super) fn end(&self) -> Offset {
+    pub(crate) fn end(&self) -> Offset {
         self.end
     }
 }

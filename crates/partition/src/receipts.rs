@@ -212,7 +212,7 @@ fn newest(receipts: &[Receipt]) -> Option<&Receipt> {
 }
 
 /// Whether something last written at `then` may not be evicted at `now`.
-pub(super) fn is_young(then: Micros, now: Micros) -> bool {
+pub(crate) fn is_young(then: Micros, now: Micros) -> bool {
     now.0.saturating_sub(then.0) < YOUNG_US
 }
 

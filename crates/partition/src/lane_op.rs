@@ -256,21 +256,21 @@ fn take_durability(reader: &mut Reader<'_>) -> Result<Durability, DecodeError> {
     }
 }
 
-pub(super) fn put_key(out: &mut Vec<u8>, key: PartitionKey) {
+pub(crate) fn put_key(out: &mut Vec<u8>, key: PartitionKey) {
     out.put_u64(key.incarnation.0);
     out.put_u32(key.partition.0);
 }
 
-pub(super) fn take_key(reader: &mut Reader<'_>) -> Result<PartitionKey, DecodeError> {
+pub(crate) fn take_key(reader: &mut Reader<'_>) -> Result<PartitionKey, DecodeError> {
     Ok(PartitionKey { incarnation: Incarnation(reader.u64()?), partition: PartitionId(reader.u32()?) })
 }
 
-pub(super) fn put_session(out: &mut Vec<u8>, session: SessionKey) {
+pub(crate) fn put_session(out: &mut Vec<u8>, session: SessionKey) {
     out.put_u128(session.client.0);
     out.put_u64(session.session.0);
 }
 
-pub(super) fn take_session(reader: &mut Reader<'_>) -> Result<SessionKey, DecodeError> {
+pub(crate) fn take_session(reader: &mut Reader<'_>) -> Result<SessionKey, DecodeError> {
     Ok(SessionKey { client: ClientId(reader.u128()?), session: SessionEpoch(reader.u64()?) })
 }
 
@@ -280,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::consumer::ConsumerKind;
+    use crate::consumer::ConsumerKind;
 
     fn any_key() -> impl Strategy<Value = PartitionKey> {
         (any::<u64>(), any::<u32>()).prop_map(|(incarnation, partition)| PartitionKey {

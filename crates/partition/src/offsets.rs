@@ -289,7 +289,7 @@ impl StoredOffsets {
         Ok(offsets)
     }
 
-    pub(super) fn counts_are_exact(&self) -> bool {
+    pub(crate) fn counts_are_exact(&self) -> bool {
         let mut copy = self.clone();
         copy.recount();
         copy.keys == self.keys && self.entries.values().all(|entry| !entry.is_vacant())

@@ -1,10 +1,11 @@
 //! The partitions of one data lane on the shard that owns it, as a state machine without I/O: committed ops go in,
 //! what to answer comes out. What is proposed and not yet committed is kept beside the committed state, because
-//! admission must see both. The module names no runtime and reads no clock.
+//! admission must see both. The crate names no runtime and reads no clock.
 //!
 //! Reading order: [`lane_op`] (what a lane's log holds), [`offsets`], [`receipts`] and [`producers`] (what a partition
 //! remembers beside its messages), [`partition`] (one partition), [`lane`] (all of a lane), [`checkpoint`] (the lane as
 //! bytes), [`invariants`].
+#![forbid(unsafe_code)]
 
 pub mod checkpoint;
 pub mod codec;

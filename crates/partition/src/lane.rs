@@ -142,14 +142,14 @@ pub enum Applied {
 /// The partitions of one lane, as of the last op that was applied.
 #[derive(Clone, Debug)]
 pub struct LaneState {
-    pub(super) lane: LaneId,
-    pub(super) limits: LaneLimits,
-    pub(super) applied: Op,
+    pub(crate) lane: LaneId,
+    pub(crate) limits: LaneLimits,
+    pub(crate) applied: Op,
     /// Time of the newest op.
-    pub(super) timestamp_last: Micros,
-    pub(super) partitions: BTreeMap<PartitionKey, Partition>,
+    pub(crate) timestamp_last: Micros,
+    pub(crate) partitions: BTreeMap<PartitionKey, Partition>,
     /// Where each session left receipts, so that its end costs only those.
-    pub(super) sessions: BTreeMap<SessionKey, BTreeSet<PartitionKey>>,
+    pub(crate) sessions: BTreeMap<SessionKey, BTreeSet<PartitionKey>>,
 }
 
 impl LaneState {
@@ -343,7 +343,7 @@ impl LaneState {
     }
 
     /// Rebuilds the index of sessions after partitions were decoded.
-    pub(super) fn index_sessions(&mut self) {
+    pub(crate) fn index_sessions(&mut self) {
         self.sessions.clear();
         for (key, partition) in &self.partitions {
             for session in partition.receipts().sessions() {
