@@ -12,6 +12,8 @@ pub mod entry;
 pub mod header;
 pub mod quorum;
 pub mod roster;
+pub mod superblock;
+pub mod vote;
 
 pub mod invariants;
 pub mod replica;
@@ -21,3 +23,5 @@ pub use header::{ClusterId, DiskId, Draft, Epoch, Header, Identity};
 pub use quorum::{QuorumError, Quorums};
 pub use replica::{Effect, Frontier, ProposeError, Replica};
 pub use roster::{Roster, RosterError};
+pub use superblock::{BootId, Identification, Superblock, SuperblockWriter};
+pub use vote::{CheckpointId, Held, LogTrust, Slot, Vote};
