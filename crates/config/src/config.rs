@@ -31,6 +31,7 @@ pub struct Config {
     pub log: Log,
     pub root: Root,
     pub sessions: Sessions,
+    pub tokens: Tokens,
     pub connections: Connections,
     pub limits: Limits,
     pub partition: PartitionLimits,
@@ -98,6 +99,12 @@ pub struct Sessions {
     pub timeout: Duration,
     /// Fixed by the first start of a data directory.
     pub max: u32,
+}
+
+/// Personal access tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tokens {
+    pub per_user_max: u32,
 }
 
 /// Client connections of all shards together.
@@ -205,6 +212,7 @@ impl Config {
                 dev: read.bool("dev"),
             },
             sessions: Sessions { timeout: read.time("sessions.timeout"), max: read.number("sessions.max") },
+            tokens: Tokens { per_user_max: read.number("tokens.per_user_max") },
             connections: Connections { max: read.count("connections.max") },
             limits: Limits {
                 frame_bytes_max: read.number("limits.frame_bytes_max"),

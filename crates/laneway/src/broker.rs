@@ -423,6 +423,7 @@ fn plan_settings(config: &Config) -> PlanSettings {
             consumer_offset_durability: durability(topic.consumer_offset_durability),
             ..OptionDefaults::default()
         },
+        tokens_max: config.tokens.per_user_max,
         ..PlanSettings::default()
     }
 }

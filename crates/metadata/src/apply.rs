@@ -13,7 +13,8 @@ use crate::command::{Command, CreateRoot, EndSessions, Mutation, Register, Reque
 use crate::invariants;
 use crate::lanes::Lanes;
 use crate::metadata::Metadata;
-use crate::options::TopicSettings;
+use crate::options::set::OptionRecord;
+use crate::options::{Scope, StoredOptions, TopicSettings};
 use crate::permissions::Permissions;
 use crate::replies::{CommittedReply, ReplyBody};
 use crate::sessions::{Admit, EndReason, RegisterRefusal, Sessions};
@@ -23,6 +24,7 @@ use crate::users::{ROOT, ROOT_CREATED_AT, User, UserStatus};
 mod resources;
 #[cfg(test)]
 mod tests;
+mod users;
 
 /// What applying an op leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +86,11 @@ pub enum Effect {
         /// Why.
         reason: EndReason,
     },
+    /// A user may do something else from now on: reads that it parked are looked at again.
+    GrantsChanged {
+        /// Whose grants.
+        user: UserId,
+    },
 }
 
 /// A partition and where it belongs.
@@ -140,6 +147,10 @@ impl Metadata {
             Command::Register(register) => self.register(moment, register, &mut effects),
             Command::EndSessions(end) => self.end_sessions(moment, end, &mut effects),
             Command::Request(identity, mutation) => self.request(moment, identity, mutation, &mut effects),
+            Command::ExpireTokens(expire) => {
+                self.expire_tokens(moment, expire);
+                Answer::Done
+            }
         };
         self.applied = op;
         self.applied_at = timestamp;
@@ -175,14 +186,22 @@ impl Metadata {
             password_hash: root.password_hash.clone(),
             permissions: Some(Permissions::all()),
             options: Arc::default(),
+            tokens: Default::default(),
         });
         Answer::Done
     }
 
     fn register(&mut self, at: Moment, register: &Register, effects: &mut Vec<Effect>) -> Answer {
-        let Register { client, user, user_created_at, verifier } = *register;
+        let Register { client, user, user_created_at, verifier, token } = *register;
         if !self.is_active(user, user_created_at) {
             return Answer::NotRegistered(RegisterRefusal::UserGone);
+        }
+        let signs_in = |hash| {
+            let found = self.users.by_token(&hash);
+            found.is_some_and(|(owner, token)| owner.id == user && !token.has_expired(at.timestamp))
+        };
+        if !token.is_none_or(signs_in) {
+            return Answer::NotRegistered(RegisterRefusal::TokenGone);
         }
         match self.sessions.register(at.op, client, user, user_created_at, verifier) {
             Ok(registered) => {
@@ -281,6 +300,19 @@ impl Metadata {
             Mutation::DeletePartitions { stream, topic, count } => {
                 self.delete_partitions(user, stream, topic, *count, effects)
             }
+            Mutation::CreateUser(new) => self.create_user(at, user, new),
+            Mutation::DeleteUser { user: target } => self.delete_user(at, user, target, effects),
+            Mutation::UpdateUser { user: target, username, status } => {
+                self.update_user(at, user, target, username.as_deref(), *status, effects)
+            }
+            Mutation::UpdatePermissions { user: target, permissions } => {
+                self.update_permissions(user, target, permissions.as_ref(), effects)
+            }
+            Mutation::ChangePassword { user: target, change } => {
+                self.change_password(user, target, change.as_ref())
+            }
+            Mutation::CreateToken(new) => self.create_token(at, user, new),
+            Mutation::DeleteToken { name } => self.delete_token(user, name),
         }
     }
 
@@ -295,6 +327,17 @@ fn result_is_consistent(body: &ReplyBody, mutation: &Mutation) -> bool {
     match mutation {
         Mutation::CreateStream { .. } => matches!(body, ReplyBody::StreamCreated(_)),
         Mutation::CreateTopic { .. } => matches!(body, ReplyBody::TopicCreated(_)),
+        Mutation::CreateUser(_) => matches!(body, ReplyBody::UserCreated(_)),
+        Mutation::CreateToken(_) => matches!(body, ReplyBody::TokenCreated),
         _ => matches!(body, ReplyBody::Empty),
     }
+}
+
+fn stored(scope: Scope, options: &[OptionRecord]) -> Arc<StoredOptions> {
+    let stored = StoredOptions::from_records(scope, options.to_vec());
+    Arc::new(stored.expect("the command's bounds were checked"))
+}
+
+fn below(count: usize, max: usize, status: Status) -> Result<(), Status> {
+    if count < max { Ok(()) } else { Err(status) }
 }

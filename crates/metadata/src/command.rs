@@ -13,11 +13,13 @@ use crate::limits;
 use crate::names::Ref;
 use crate::options::OptionSet;
 use crate::options::set::OptionRecord;
+use crate::permissions::PermissionsRecord;
 use crate::sessions::{EndReason, Verifier};
-use crate::users::PasswordHash;
+use crate::tokens::{TokenHash, TokenId};
+use crate::users::{PasswordHash, UserStatus};
 
 /// Version of the encoding below.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// One entry of the metadata lane.
 #[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
@@ -30,6 +32,8 @@ pub enum Command {
     EndSessions(EndSessions),
     /// A request of a session.
     Request(RequestIdentity, Mutation),
+    /// Removes tokens whose time is over.
+    ExpireTokens(ExpireTokens),
 }
 
 /// See [`Command::CreateRoot`].
@@ -72,6 +76,8 @@ pub struct Register {
     pub user_created_at: Micros,
     /// SHA-256 of the bind secret.
     pub verifier: Verifier,
+    /// The token that the user signed in with, if it was one: it may be gone by now.
+    pub token: Option<TokenHash>,
 }
 
 /// See [`Command::EndSessions`].
@@ -81,6 +87,13 @@ pub struct EndSessions {
     pub sessions: Vec<SessionId>,
     /// Why.
     pub reason: EndReason,
+}
+
+/// See [`Command::ExpireTokens`].
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct ExpireTokens {
+    /// Which, at most [`limits::TOKENS_EXPIRED_PER_OP_MAX`]. One whose time is not over when the op is applied stays.
+    pub tokens: Vec<TokenId>,
 }
 
 /// One life of a client's session.
@@ -171,6 +184,80 @@ pub enum Mutation {
         /// How many, 1 to 1000.
         count: u32,
     },
+    /// Makes a user.
+    CreateUser(NewUser),
+    /// Deletes a user with its tokens, and ends its sessions.
+    DeleteUser {
+        /// Which.
+        user: Ref,
+    },
+    /// Renames a user, or lets it sign in or not.
+    UpdateUser {
+        /// Which.
+        user: Ref,
+        /// Its new name, 3 to 50 bytes.
+        username: Option<String>,
+        /// Whether it may sign in.
+        status: Option<UserStatus>,
+    },
+    /// Replaces what a user may do.
+    UpdatePermissions {
+        /// Which user.
+        user: Ref,
+        /// Its grants from now on.
+        permissions: Option<PermissionsRecord>,
+    },
+    /// Changes a password.
+    ChangePassword {
+        /// Whose.
+        user: Ref,
+        /// The change; none when the current password that the request named was wrong, or its caller may not ask.
+        change: Option<PasswordChange>,
+    },
+    /// Gives the caller a token.
+    CreateToken(NewToken),
+    /// Takes a token from the caller.
+    DeleteToken {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// A user to make. See [`Mutation::CreateUser`].
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct NewUser {
+    /// Its name, 3 to 50 bytes.
+    pub username: String,
+    /// Its password. None when the caller may not make users, so that nothing was hashed for it.
+    pub password_hash: Option<PasswordHash>,
+    /// Whether it may sign in.
+    pub status: UserStatus,
+    /// What it may do.
+    pub permissions: Option<PermissionsRecord>,
+    /// All it stores.
+    pub options: Vec<OptionRecord>,
+}
+
+/// A password that was checked and one that replaces it.
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct PasswordChange {
+    /// What the current password was checked against. A change in between makes it a wrong one.
+    pub verified: PasswordHash,
+    /// The new one.
+    pub new: PasswordHash,
+}
+
+/// A token to make. See [`Mutation::CreateToken`].
+#[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct NewToken {
+    /// Its name, 3 to 30 bytes.
+    pub name: String,
+    /// What it is recognised by.
+    pub hash: TokenHash,
+    /// Microseconds that it lives from the op on; none for ever.
+    pub lives_us: Option<u64>,
+    /// Most tokens of one user, as the node that planned it was set to.
+    pub tokens_max: u32,
 }
 
 /// Why bytes are not a command, or a command is not one that a primary may log.
@@ -226,8 +313,7 @@ impl Command {
             Command::CreateRoot(root) => {
                 let settings = &root.settings;
                 bound("username", limits::USERNAME_BYTES.contains(&root.username.len()))?;
-                let hash_bytes = root.password_hash.phc().len();
-                bound("password_hash", (1..=limits::PASSWORD_HASH_BYTES_MAX).contains(&hash_bytes))?;
+                check_hash(&root.password_hash)?;
                 bound("lanes_per_class", (1..=LANES_PER_CLASS_MAX).contains(&settings.lanes_per_class))?;
                 bound("sessions_max", limits::SESSIONS_MAX.contains(&settings.sessions_max))
             }
@@ -239,6 +325,10 @@ impl Command {
                 bound("client", identity.client.0 != 0)?;
                 bound("request", identity.request.0 != 0)?;
                 mutation.check()
+            }
+            Command::ExpireTokens(expire) => {
+                bound("tokens", expire.tokens.len() <= limits::TOKENS_EXPIRED_PER_OP_MAX)?;
+                expire.tokens.iter().try_for_each(|token| check_token_name(&token.name))
             }
         }
     }
@@ -269,8 +359,43 @@ impl Mutation {
                 check_ref(topic)?;
                 bound("count", (1..=limits::PARTITIONS_PER_REQUEST_MAX).contains(count))
             }
+            Mutation::CreateUser(user) => {
+                bound("username", limits::USERNAME_BYTES.contains(&user.username.len()))?;
+                user.password_hash.iter().try_for_each(check_hash)?;
+                check_grants(user.permissions.as_ref())?;
+                bound("options", OptionSet::from_records(user.options.clone()).is_some())
+            }
+            Mutation::DeleteUser { user } => check_ref(user),
+            Mutation::UpdateUser { user, username, .. } => {
+                check_ref(user)?;
+                let in_bounds = |name: &String| limits::USERNAME_BYTES.contains(&name.len());
+                bound("username", username.as_ref().is_none_or(in_bounds))
+            }
+            Mutation::UpdatePermissions { user, permissions } => {
+                check_ref(user)?;
+                check_grants(permissions.as_ref())
+            }
+            Mutation::ChangePassword { user, change } => {
+                check_ref(user)?;
+                let hashes = change.iter().flat_map(|change| [&change.verified, &change.new]);
+                hashes.into_iter().try_for_each(check_hash)
+            }
+            Mutation::CreateToken(token) => check_token_name(&token.name),
+            Mutation::DeleteToken { name } => bound("name", limits::NAME_BYTES.contains(&name.len())),
         }
     }
+}
+
+fn check_hash(hash: &PasswordHash) -> Result<(), CommandError> {
+    bound("password_hash", (1..=limits::PASSWORD_HASH_BYTES_MAX).contains(&hash.phc().len()))
+}
+
+fn check_grants(permissions: Option<&PermissionsRecord>) -> Result<(), CommandError> {
+    bound("permissions", permissions.is_none_or(|record| record.grants() <= limits::GRANTS_MAX))
+}
+
+fn check_token_name(name: &str) -> Result<(), CommandError> {
+    bound("token name", limits::TOKEN_NAME_BYTES.contains(&name.len()))
 }
 
 fn check_ref(target: &Ref) -> Result<(), CommandError> {
@@ -327,8 +452,8 @@ mod tests {
     #[test]
     fn other_versions_and_bounds_are_refused() {
         let mut bytes = create_topic().to_bytes();
-        bytes[0] = 2;
-        assert!(matches!(Command::from_bytes(&bytes), Err(CommandError::Version { found: 2 })));
+        bytes[0] = VERSION + 1;
+        assert!(matches!(Command::from_bytes(&bytes), Err(CommandError::Version { .. })));
         assert!(matches!(Command::from_bytes(&[]), Err(CommandError::Empty)));
         let Command::Request(identity, _) = create_topic() else { unreachable!() };
         let none = Mutation::CreatePartitions { stream: Ref::Id(0), topic: Ref::Id(0), lanes: vec![] };

@@ -8,7 +8,8 @@ use crate::id_space::IdSpace;
 use crate::limits;
 use crate::metadata::Metadata;
 use crate::options::TopicSettings;
-use crate::users::{ROOT, ROOT_CREATED_AT};
+use crate::tokens::Token;
+use crate::users::{ROOT, ROOT_CREATED_AT, User, UserStatus};
 
 /// Which invariant is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +91,16 @@ fn users(metadata: &Metadata) -> Result<(), Broken> {
     holds("users limit", users.count() <= limits::USERS_MAX)?;
     holds("root comes first", users.count() == 0 || users.user(ROOT).is_some())?;
     holds("root's age", users.user(ROOT).is_none_or(|root| root.created_at == ROOT_CREATED_AT))?;
+    let tokens = || users.iter().flat_map(|user| user.tokens.iter());
+    holds("token names", tokens().all(|(name, token)| *name == token.name))?;
+    holds("token name length", tokens().all(|(name, _)| limits::TOKEN_NAME_BYTES.contains(&name.len())))?;
+    let ending = tokens().filter(|(_, token)| token.expires_at.is_some()).count();
+    holds("tokens indexes", users.listed_tokens() == (tokens().count(), ending))?;
+    let recognised = |user: &User| {
+        let own = |token: &Token| users.by_token(&token.hash).is_some_and(|(owner, _)| owner.id == user.id);
+        user.tokens.values().all(own)
+    };
+    holds("tokens are recognised", users.iter().all(|user| recognised(user)))?;
     for permissions in users.iter().filter_map(|user| user.permissions.as_ref()) {
         for (stream, grant) in &permissions.streams {
             let found = metadata.stream(stream.0);
@@ -119,6 +130,9 @@ fn sessions(metadata: &Metadata) -> Result<(), Broken> {
         let user = |id: UserId| metadata.users().user(id).map(|user| user.created_at);
         let has_user = user(session.user) == Some(session.user_created_at);
         holds("a live session has its user", has_user || !session.is_live())?;
+        let active =
+            metadata.users().user(session.user).is_some_and(|user| user.status == UserStatus::Active);
+        holds("a live session has an active user", active || !session.is_live())?;
         holds("session changed after its epoch", session.latest_commit.0 >= session.epoch.0)?;
         holds("session changed later than applied", session.latest_commit <= metadata.applied())?;
         holds("replies kept", session.replies.len() <= limits::REPLIES_PER_SESSION)?;

@@ -9,7 +9,7 @@
 //! at apply only, so that a refusal commits like a success and a repeated request gets the same one.
 //!
 //! Reading order: [`metadata`] (the state and its lookups), [`streams`], [`topics`], [`lanes`], [`users`],
-//! [`permissions`], [`sessions`] (the parts), [`options`] (what resources store), [`command`], [`planner`], [`apply`],
+//! [`tokens`], [`permissions`], [`sessions`] (the parts), [`options`] (what resources store), [`command`], [`planner`], [`apply`],
 //! [`replies`], [`views`] (what reads see), [`snapshot`], [`invariants`].
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ pub mod lanes;
 pub mod permissions;
 pub mod sessions;
 pub mod streams;
+pub mod tokens;
 pub mod topics;
 pub mod users;
 
@@ -41,7 +42,8 @@ mod id_space;
 
 pub use apply::{Answer, Effect, Outcome, PartitionPlace};
 pub use command::{
-    Command, CommandError, CreateRoot, EndSessions, Mutation, Register, RequestIdentity, SessionId, Settings,
+    Command, CommandError, CreateRoot, EndSessions, ExpireTokens, Mutation, NewToken, NewUser,
+    PasswordChange, Register, RequestIdentity, SessionId, Settings,
 };
 pub use lanes::{Lane, LaneClass, Lanes};
 pub use metadata::Metadata;
@@ -50,9 +52,10 @@ pub use options::admission::{RawOption, Refusal};
 pub use options::{Durability, TopicSettings};
 pub use permissions::{Permissions, Rule};
 pub use planner::{PlanSettings, Planner};
-pub use replies::{CommittedReply, ReplyBody, StreamCreated, TopicCreated};
+pub use replies::{CommittedReply, ReplyBody, StreamCreated, TopicCreated, UserCreated};
 pub use sessions::{Admit, EndReason, RegisterRefusal, Session, Sessions, Verifier};
 pub use snapshot::SnapshotError;
 pub use streams::{Stream, Streams};
+pub use tokens::{Token, TokenHash, TokenId};
 pub use topics::{Partition, Topic, Topics};
 pub use users::{PasswordHash, ROOT, ROOT_CREATED_AT, User, UserStatus, Users};

@@ -6,6 +6,16 @@ use std::ops::RangeInclusive;
 pub const NAME_BYTES: RangeInclusive<usize> = 1..=255;
 /// Bytes of a user name.
 pub const USERNAME_BYTES: RangeInclusive<usize> = 3..=50;
+/// Bytes of a password.
+pub const PASSWORD_BYTES: RangeInclusive<usize> = 3..=100;
+/// Bytes of the name of a personal access token.
+pub const TOKEN_NAME_BYTES: RangeInclusive<usize> = 3..=30;
+/// Default of `tokens.per_user_max`: most personal access tokens of one user.
+pub const TOKENS_PER_USER_MAX_DEFAULT: u32 = 100;
+/// Tokens that one op removes because their time is over.
+pub const TOKENS_EXPIRED_PER_OP_MAX: usize = 256;
+/// Most grants of one user, on streams and on topics together. The protocol leaves the number to the server.
+pub const GRANTS_MAX: usize = 16_384;
 /// Most streams on the server.
 pub const STREAMS_MAX: usize = 1 << 20;
 /// Most topics of one stream.

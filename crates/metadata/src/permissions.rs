@@ -274,6 +274,13 @@ struct StreamRecord {
     topics: Vec<(u32, TopicFlags)>,
 }
 
+impl PermissionsRecord {
+    /// Grants on streams and on topics.
+    pub fn grants(&self) -> usize {
+        self.streams.len() + self.streams.iter().map(|stream| stream.topics.len()).sum::<usize>()
+    }
+}
+
 impl From<&Permissions> for PermissionsRecord {
     fn from(permissions: &Permissions) -> Self {
         let streams = permissions.streams.iter().map(|(id, stream)| StreamRecord {

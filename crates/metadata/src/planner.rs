@@ -4,16 +4,19 @@
 //! does not admit, and the cap on partitions, which counts committed ones only. All else is decided at apply.
 
 use laneway_wire::options::Options;
-use laneway_wire::{Status, UserId};
+use laneway_wire::request::{self, UserStatus as WireUserStatus};
+use laneway_wire::{Identifier, Status, UserId};
 
-use crate::command::Mutation;
+use crate::command::{Mutation, NewToken, NewUser, PasswordChange};
 use crate::lanes::LaneClass;
-use crate::limits::PARTITIONS_PER_REQUEST_MAX;
+use crate::limits::{self, PARTITIONS_PER_REQUEST_MAX};
 use crate::metadata::Metadata;
 use crate::names::RefKey;
-use crate::options::admission::{RawOption, Refusal, admit_create};
+use crate::options::admission::{RawOption, Refusal, admit_create, admit_update};
 use crate::options::{Key, OptionDefaults, OptionSet, Scope, TopicSettings};
-use crate::permissions::Rule;
+use crate::permissions::{Permissions, PermissionsRecord, Rule};
+use crate::tokens::TokenHash;
+use crate::users::{PasswordHash, UserStatus};
 
 /// What the node was set to. May differ between nodes and change over time: its effect is written into the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +27,18 @@ pub struct PlanSettings {
     pub nodes: u32,
     /// What topics get for the options that their creator left out.
     pub option_defaults: OptionDefaults,
+    /// `tokens.per_user_max`: most personal access tokens of one user.
+    pub tokens_max: u32,
 }
 
 impl Default for PlanSettings {
     fn default() -> Self {
-        Self { partitions_max: 0, nodes: 1, option_defaults: OptionDefaults::default() }
+        Self {
+            partitions_max: 0,
+            nodes: 1,
+            option_defaults: OptionDefaults::default(),
+            tokens_max: limits::TOKENS_PER_USER_MAX_DEFAULT,
+        }
     }
 }
 
@@ -138,6 +148,100 @@ impl Planner<'_> {
         })
     }
 
+    /// CreateUser (33). `password_hash` is what the password was hashed to, or none for a caller who may not make users.
+    pub fn create_user(
+        &self,
+        user: &request::CreateUser<'_>,
+        password_hash: Option<PasswordHash>,
+    ) -> Result<Mutation, Refusal> {
+        let admitted = admit_create(Scope::User, user.username, &RawOption::of_block(user.options))?;
+        check_password(user.password.0)?;
+        let status = match user.status {
+            WireUserStatus::Active => UserStatus::Active,
+            WireUserStatus::Inactive => UserStatus::Inactive,
+            WireUserStatus::Unknown(_) => return Err(Status::InvalidUserStatus.into()),
+        };
+        let options = OptionSet::created(Scope::User, admitted.explicit, &self.settings.option_defaults);
+        Ok(Mutation::CreateUser(NewUser {
+            username: user.username.to_owned(),
+            password_hash,
+            status,
+            permissions: grants(user.permissions.as_ref())?,
+            options: options.to_records(),
+        }))
+    }
+
+    /// DeleteUser (34).
+    pub fn delete_user<'a>(&self, user: impl Into<RefKey<'a>>) -> Mutation {
+        Mutation::DeleteUser { user: user.into().to_owned() }
+    }
+
+    /// UpdateResource (16) of a user.
+    pub fn update_user(
+        &self,
+        user: Identifier<'_>,
+        set: Options<'_>,
+        reset: &[&str],
+    ) -> Result<Mutation, Refusal> {
+        let current = self.metadata.users().find(user).map(|user| user.options.set().clone());
+        let patch = admit_update(
+            Scope::User,
+            &RawOption::of_block(set),
+            reset,
+            &current.unwrap_or_default(),
+            &self.settings.option_defaults,
+        )?;
+        let (mut username, mut status) = (None, None);
+        for (key, text) in patch.columns {
+            match key {
+                Key::Status if text == "active" => status = Some(UserStatus::Active),
+                Key::Status => status = Some(UserStatus::Inactive),
+                _ => username = Some(text),
+            }
+        }
+        Ok(Mutation::UpdateUser { user: RefKey::from(user).to_owned(), username, status })
+    }
+
+    /// UpdatePermissions (36).
+    pub fn update_permissions(&self, update: &request::UpdatePermissions<'_>) -> Result<Mutation, Refusal> {
+        Ok(Mutation::UpdatePermissions {
+            user: RefKey::from(update.user).to_owned(),
+            permissions: grants(update.permissions.as_ref())?,
+        })
+    }
+
+    /// ChangePassword (37). `change` is what checking and hashing the two passwords gave.
+    pub fn change_password(
+        &self,
+        request: &request::ChangePassword<'_>,
+        change: Option<PasswordChange>,
+    ) -> Result<Mutation, Refusal> {
+        check_password(request.new_password.0)?;
+        Ok(Mutation::ChangePassword { user: RefKey::from(request.user).to_owned(), change })
+    }
+
+    /// CreatePersonalAccessToken (42). `hash` is what the new token will be recognised by.
+    pub fn create_token(
+        &self,
+        request: &request::CreatePersonalAccessToken<'_>,
+        hash: TokenHash,
+    ) -> Result<Mutation, Refusal> {
+        if !limits::TOKEN_NAME_BYTES.contains(&request.name.len()) {
+            return Err(Status::InvalidPersonalAccessTokenName.into());
+        }
+        Ok(Mutation::CreateToken(NewToken {
+            name: request.name.to_owned(),
+            hash,
+            lives_us: (!matches!(request.expiry_us, 0 | u64::MAX)).then_some(request.expiry_us),
+            tokens_max: self.settings.tokens_max,
+        }))
+    }
+
+    /// DeletePersonalAccessToken (43).
+    pub fn delete_token(&self, name: &str) -> Mutation {
+        Mutation::DeleteToken { name: name.to_owned() }
+    }
+
     /// Step 9 of option admission: what depends on several options at once, or on the cluster.
     fn check_topic(&self, settings: &TopicSettings, partitions_count: u32) -> Result<(), Refusal> {
         if settings.replication_factor > self.settings.nodes {
@@ -156,6 +260,25 @@ impl Planner<'_> {
         let max = self.settings.partitions_max;
         let after = self.metadata.streams().partitions_count() + u64::from(added);
         if added > 0 && max > 0 && after > max { Err(Status::PartitionsLimitReached.into()) } else { Ok(()) }
+    }
+}
+
+/// Checks a new password against its length rule. Source: resources, section 2.2.
+pub fn check_password(password: &[u8]) -> Result<(), Refusal> {
+    let is_text = std::str::from_utf8(password).is_ok();
+    match is_text && limits::PASSWORD_BYTES.contains(&password.len()) {
+        true => Ok(()),
+        false => Err(Status::InvalidPassword.into()),
+    }
+}
+
+fn grants(
+    permissions: Option<&laneway_wire::permissions::Permissions>,
+) -> Result<Option<PermissionsRecord>, Refusal> {
+    let record = permissions.map(|permissions| PermissionsRecord::from(&Permissions::from(permissions)));
+    match record.as_ref().is_none_or(|record| record.grants() <= limits::GRANTS_MAX) {
+        true => Ok(record),
+        false => Err(Status::InvalidCommand.into()),
     }
 }
 

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use laneway_wire::{Micros, Op, RequestNumber, Status, StreamId, TopicId};
+use laneway_wire::{Micros, Op, RequestNumber, Status, StreamId, TopicId, UserId};
 use rkyv::{Archive, Deserialize, Serialize};
 
 use crate::archive::AsNumber;
 use crate::options::set::OptionRecord;
 use crate::options::{Scope, StoredOptions};
+use crate::permissions::{Permissions, PermissionsRecord};
+use crate::users::UserStatus;
 
 /// The answer of one committed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,27 @@ pub enum ReplyBody {
     StreamCreated(StreamCreated),
     /// A topic as it was created: a topic header and its partitions.
     TopicCreated(TopicCreated),
+    /// A user as it was created.
+    UserCreated(UserCreated),
+    /// A token, which only the one who waited for the op is shown, because nobody keeps it.
+    TokenCreated,
+}
+
+/// A new user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserCreated {
+    /// Its number.
+    pub id: UserId,
+    /// When it was created.
+    pub created_at: Micros,
+    /// Whether it may sign in.
+    pub status: UserStatus,
+    /// Its name.
+    pub username: Arc<str>,
+    /// What it may do.
+    pub permissions: Option<Permissions>,
+    /// What it stores.
+    pub options: Arc<StoredOptions>,
 }
 
 /// A new stream.
@@ -89,6 +112,20 @@ enum BodyRecord {
     Empty,
     StreamCreated(CreatedRecord),
     TopicCreated(CreatedRecord),
+    UserCreated(UserCreatedRecord),
+    TokenCreated,
+}
+
+#[derive(Debug, Archive, Serialize, Deserialize)]
+struct UserCreatedRecord {
+    #[rkyv(with = AsNumber)]
+    id: UserId,
+    #[rkyv(with = AsNumber)]
+    created_at: Micros,
+    status: UserStatus,
+    username: String,
+    permissions: Option<PermissionsRecord>,
+    options: Vec<OptionRecord>,
 }
 
 #[derive(Debug, Archive, Serialize, Deserialize)]
@@ -119,6 +156,15 @@ impl From<&CommittedReply> for ReplyRecord {
                 name: topic.name.as_ref().to_owned(),
                 options: topic.options.to_records(),
             }),
+            ReplyBody::UserCreated(user) => BodyRecord::UserCreated(UserCreatedRecord {
+                id: user.id,
+                created_at: user.created_at,
+                status: user.status,
+                username: user.username.as_ref().to_owned(),
+                permissions: user.permissions.as_ref().map(PermissionsRecord::from),
+                options: user.options.to_records(),
+            }),
+            ReplyBody::TokenCreated => BodyRecord::TokenCreated,
         };
         Self {
             request: reply.request,
@@ -150,6 +196,15 @@ impl ReplyRecord {
                 name: topic.name.into(),
                 options: Arc::new(StoredOptions::from_records(Scope::Topic, topic.options)?),
             }),
+            BodyRecord::UserCreated(user) => ReplyBody::UserCreated(UserCreated {
+                id: user.id,
+                created_at: user.created_at,
+                status: user.status,
+                username: user.username.into(),
+                permissions: user.permissions.map(Permissions::from),
+                options: Arc::new(StoredOptions::from_records(Scope::User, user.options)?),
+            }),
+            BodyRecord::TokenCreated => ReplyBody::TokenCreated,
         };
         Some(CommittedReply {
             request: self.request,

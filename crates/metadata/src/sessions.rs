@@ -12,6 +12,7 @@ use laneway_wire::{ClientId, Micros, Op, RequestNumber, SessionEpoch, Status, Us
 use rkyv::{Archive, Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
+use crate::command::SessionId;
 use crate::limits;
 use crate::replies::CommittedReply;
 
@@ -161,6 +162,9 @@ pub enum RegisterRefusal {
     /// The user that was verified is gone or inactive. Terminal (eviction 9).
     #[error("the user is gone or inactive")]
     UserGone,
+    /// The token that the user signed in with was deleted, or its time is over. Terminal (eviction 10).
+    #[error("the token is gone or expired")]
+    TokenGone,
 }
 
 /// The sessions of all clients.
@@ -207,6 +211,12 @@ impl Sessions {
     /// The live session of a client in exactly this epoch.
     pub fn live(&self, client: ClientId, epoch: SessionEpoch) -> Option<&Arc<Session>> {
         self.session(client).filter(|session| session.epoch == epoch && session.is_live())
+    }
+
+    /// The live sessions of a user.
+    pub fn live_of(&self, user: UserId) -> impl Iterator<Item = SessionId> {
+        let live = self.iter().filter(move |session| session.user == user && session.is_live());
+        live.map(|session| SessionId { client: session.client, epoch: session.epoch })
     }
 
     /// Whether a connection may attach to a session. `epoch` 0 asks for the client's current one.

@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use imbl::OrdMap;
 use laneway_wire::{ClientId, Incarnation, LaneId, Micros, Op, SessionEpoch, StreamId, TopicId, UserId};
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -32,11 +33,12 @@ use crate::permissions::{Permissions, PermissionsRecord};
 use crate::replies::{CommittedReply, ReplyRecord};
 use crate::sessions::{EndReason, Session, Sessions, Verifier};
 use crate::streams::{Stream, Streams};
+use crate::tokens::{Token, TokenRecord};
 use crate::topics::{Partition, Topic, Topics};
 use crate::users::{PasswordHash, User, UserStatus, Users};
 
 const MAGIC: [u8; 8] = *b"LWMETAS1";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEADER_BYTES: usize = 24;
 
 /// Why bytes are not a snapshot that this build may continue from.
@@ -129,6 +131,7 @@ struct UserRecord {
     password_hash: PasswordHash,
     permissions: Option<PermissionsRecord>,
     options: Vec<OptionRecord>,
+    tokens: Vec<TokenRecord>,
 }
 
 #[derive(Archive, Serialize, Deserialize)]
@@ -320,10 +323,15 @@ impl UserRecord {
             password_hash: user.password_hash.clone(),
             permissions: user.permissions.as_ref().map(PermissionsRecord::from),
             options: user.options.to_records(),
+            tokens: user.tokens.values().map(TokenRecord::from).collect(),
         }
     }
 
     fn restore(self) -> Option<User> {
+        let count = self.tokens.len();
+        let tokens = self.tokens.into_iter().map(Token::from).map(|token| (token.name.clone(), token));
+        let tokens: OrdMap<_, _> = tokens.collect();
+        (tokens.len() == count).then_some(())?;
         Some(User {
             id: self.id,
             created_at: self.created_at,
@@ -332,6 +340,7 @@ impl UserRecord {
             password_hash: self.password_hash,
             permissions: self.permissions.map(Permissions::from),
             options: Arc::new(StoredOptions::from_records(Scope::User, self.options)?),
+            tokens,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, OrdSet};
 use laneway_wire::{Micros, StreamId, TopicId, UserId};
 use rkyv::{Archive, Deserialize, Serialize};
 
@@ -12,6 +12,7 @@ use crate::limits;
 use crate::names::{Missing, RefKey};
 use crate::options::StoredOptions;
 use crate::permissions::Permissions;
+use crate::tokens::{Token, TokenHash, TokenId};
 
 /// The user that always exists and may do everything.
 pub const ROOT: UserId = UserId(0);
@@ -67,6 +68,8 @@ pub struct User {
     pub permissions: Option<Permissions>,
     /// What it stores.
     pub options: Arc<StoredOptions>,
+    /// What it signs in with besides its password, by name.
+    pub tokens: OrdMap<Arc<str>, Token>,
 }
 
 impl User {
@@ -81,6 +84,9 @@ impl User {
 pub struct Users {
     by_id: OrdMap<UserId, Arc<User>>,
     by_name: OrdMap<Arc<str>, UserId>,
+    by_token: OrdMap<TokenHash, (UserId, Arc<str>)>,
+    /// The tokens that end, by the moment at which they do.
+    expiries: OrdSet<(Micros, UserId, Arc<str>)>,
     ids: IdSpace,
 }
 
@@ -109,6 +115,29 @@ impl Users {
         id.and_then(|id| self.by_id.get(&id)).ok_or(Missing::User)
     }
 
+    /// Whose token this is.
+    pub fn by_token(&self, hash: &TokenHash) -> Option<(&Arc<User>, &Token)> {
+        let (id, name) = self.by_token.get(hash)?;
+        let user = self.by_id.get(id)?;
+        Some((user, user.tokens.get(name)?))
+    }
+
+    /// The earliest moment at which a token ends.
+    pub fn next_token_expiry(&self) -> Option<Micros> {
+        self.expiries.get_min().map(|(expires_at, ..)| *expires_at)
+    }
+
+    /// The tokens whose time is over at `now`, earliest first, at most `max`.
+    pub fn expired_tokens(&self, now: Micros, max: usize) -> Vec<TokenId> {
+        let due = self.expiries.iter().take_while(|(expires_at, ..)| *expires_at <= now).take(max);
+        due.filter_map(|(_, id, name)| {
+            let user = self.by_id.get(id)?;
+            let name = name.as_ref().to_owned();
+            Some(TokenId { user: *id, user_created_at: user.created_at, name })
+        })
+        .collect()
+    }
+
     /// The number that the next user gets.
     pub fn next_id(&self) -> UserId {
         UserId(self.ids.lowest_free())
@@ -119,7 +148,72 @@ impl Users {
         assert_eq!(UserId(self.ids.take_lowest()), user.id, "the lowest free number is taken");
         let taken = self.by_name.insert(user.username.clone(), user.id);
         assert!(taken.is_none(), "the caller checked the name");
+        assert!(user.tokens.is_empty(), "a new user has no tokens");
         self.by_id.insert(user.id, Arc::new(user));
+    }
+
+    /// Changes a user. Its number, its age and its tokens stay.
+    pub(crate) fn update(&mut self, id: UserId, change: impl FnOnce(&mut User)) {
+        let before = self.by_id.get(&id).expect("the caller found the user").clone();
+        let mut user = User::clone(&before);
+        change(&mut user);
+        assert!(user.id == before.id && user.created_at == before.created_at, "a user keeps its identity");
+        assert!(user.tokens.len() == before.tokens.len(), "tokens change one by one");
+        if user.username != before.username {
+            self.by_name.remove(&before.username);
+            let taken = self.by_name.insert(user.username.clone(), id);
+            assert!(taken.is_none(), "the caller checked the name");
+        }
+        self.by_id.insert(id, Arc::new(user));
+    }
+
+    /// Removes a user with its tokens. Its number is free again.
+    pub(crate) fn remove(&mut self, id: UserId) -> Arc<User> {
+        assert!(id != ROOT, "root stays");
+        let user = self.by_id.remove(&id).expect("the caller found the user");
+        self.by_name.remove(&user.username);
+        self.ids.release(id.0);
+        for token in user.tokens.values() {
+            self.unlist_token(id, token);
+        }
+        user
+    }
+
+    /// Gives a user a token whose name it does not use. Two tokens of one hash cannot be told apart, so the second is
+    /// not taken; that takes 400 equal random bits.
+    pub(crate) fn add_token(&mut self, id: UserId, token: Token) -> bool {
+        if self.by_token.contains_key(&token.hash) {
+            return false;
+        }
+        let mut user = User::clone(self.by_id.get(&id).expect("the caller found the user"));
+        let taken = user.tokens.insert(token.name.clone(), token.clone());
+        assert!(taken.is_none(), "the caller checked the name");
+        self.list_token(id, &token);
+        self.by_id.insert(id, Arc::new(user));
+        true
+    }
+
+    /// Takes a token from a user, if it has it.
+    pub(crate) fn remove_token(&mut self, id: UserId, name: &str) -> Option<Token> {
+        let mut user = User::clone(self.by_id.get(&id)?);
+        let token = user.tokens.remove(name)?;
+        self.unlist_token(id, &token);
+        self.by_id.insert(id, Arc::new(user));
+        Some(token)
+    }
+
+    fn list_token(&mut self, id: UserId, token: &Token) {
+        self.by_token.insert(token.hash, (id, token.name.clone()));
+        if let Some(expires_at) = token.expires_at {
+            self.expiries.insert((expires_at, id, token.name.clone()));
+        }
+    }
+
+    fn unlist_token(&mut self, id: UserId, token: &Token) {
+        self.by_token.remove(&token.hash);
+        if let Some(expires_at) = token.expires_at {
+            self.expiries.remove(&(expires_at, id, token.name.clone()));
+        }
     }
 
     /// Takes away every grant on a stream that is gone: its number may be given to another one.
@@ -159,6 +253,12 @@ impl Users {
             if restored.by_name.insert(user.username.clone(), user.id).is_some() {
                 return None;
             }
+            for token in user.tokens.values() {
+                if restored.by_token.contains_key(&token.hash) {
+                    return None;
+                }
+                restored.list_token(user.id, token);
+            }
             restored.by_id.insert(user.id, Arc::new(user));
         }
         Some(restored)
@@ -170,6 +270,11 @@ impl Users {
 
     pub(crate) fn ids(&self) -> &IdSpace {
         &self.ids
+    }
+
+    /// How many tokens the two indexes list: all, and those that end.
+    pub(crate) fn listed_tokens(&self) -> (usize, usize) {
+        (self.by_token.len(), self.expiries.len())
     }
 
     fn change_grants(&mut self, concerned: impl Fn(&Permissions) -> bool, change: impl Fn(&mut Permissions)) {
@@ -206,6 +311,7 @@ mod tests {
             password_hash: PasswordHash::new("$"),
             permissions: Some(permissions),
             options: Arc::default(),
+            tokens: OrdMap::new(),
         });
         users.forget_stream(StreamId(1));
         users.forget_topic(StreamId(2), TopicId(0));

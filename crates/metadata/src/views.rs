@@ -2,18 +2,19 @@
 
 use bytes::BytesMut;
 use laneway_wire::reply::{
-    OptionDescriptor, PartitionRecord, Record, StreamDetails, StreamHeader, TopicDetails, TopicHeader,
-    UserDetails, UserHeader, put_option_descriptors, put_rejection, put_success,
+    OptionDescriptor, PartitionRecord, Record, StreamDetails, StreamHeader, TokenRecord, TopicDetails,
+    TopicHeader, UserDetails, UserHeader, put_option_descriptors, put_rejection, put_success, put_token,
 };
 use laneway_wire::request::UserStatus as WireUserStatus;
 use laneway_wire::{
-    Incarnation, Micros, Offset, Op, OwnerGeneration, PartitionContext, PartitionId, ProtocolVersion,
+    Incarnation, Micros, Offset, Op, OwnerGeneration, PartitionContext, PartitionId, ProtocolVersion, Status,
 };
 
 use crate::metadata::Metadata;
 use crate::options::{OptionDefaults, Scope, describe};
-use crate::replies::{CommittedReply, ReplyBody, StreamCreated, TopicCreated};
+use crate::replies::{CommittedReply, ReplyBody, StreamCreated, TopicCreated, UserCreated};
 use crate::streams::Stream;
+use crate::tokens::Token;
 use crate::topics::Topic;
 use crate::users::{User, UserStatus};
 
@@ -100,14 +101,10 @@ impl Topic {
 impl User {
     /// The header of the user.
     pub fn header(&self) -> UserHeader<'_> {
-        let status = match self.status {
-            UserStatus::Active => WireUserStatus::Active,
-            UserStatus::Inactive => WireUserStatus::Inactive,
-        };
         UserHeader {
             id: self.id,
             created_at: self.created_at,
-            status,
+            status: self.status.into(),
             username: &self.username,
             explicit: self.options.explicit(),
             derived: self.options.derived(),
@@ -117,6 +114,36 @@ impl User {
     /// The user with its permissions.
     pub fn details(&self) -> UserDetails<'_> {
         UserDetails { header: self.header(), permissions: self.permissions.as_ref().map(Into::into) }
+    }
+}
+
+impl From<UserStatus> for WireUserStatus {
+    fn from(status: UserStatus) -> Self {
+        match status {
+            UserStatus::Active => WireUserStatus::Active,
+            UserStatus::Inactive => WireUserStatus::Inactive,
+        }
+    }
+}
+
+impl Token {
+    /// The token as its owner's list shows it.
+    pub fn record(&self) -> TokenRecord<'_> {
+        TokenRecord { name: &self.name, expires_at: self.expires_at.unwrap_or(Micros(0)) }
+    }
+}
+
+impl UserCreated {
+    fn details(&self) -> UserDetails<'_> {
+        let header = UserHeader {
+            id: self.id,
+            created_at: self.created_at,
+            status: self.status.into(),
+            username: &self.username,
+            explicit: self.options.explicit(),
+            derived: self.options.derived(),
+        };
+        UserDetails { header, permissions: self.permissions.as_ref().map(Into::into) }
     }
 }
 
@@ -164,12 +191,29 @@ impl CommittedReply {
         if !self.status.is_ok() {
             return put_rejection(out, self.status);
         }
-        put_success(out);
         match &self.body {
-            ReplyBody::Empty => {}
+            // The token was shown once. Source: wire protocol, section 2.8.
+            ReplyBody::TokenCreated => {
+                return put_rejection(out, Status::PersonalAccessTokenAlreadyExists);
+            }
+            _ => put_success(out),
+        }
+        match &self.body {
+            ReplyBody::Empty | ReplyBody::TokenCreated => {}
             ReplyBody::StreamCreated(stream) => stream.details().put(out),
             ReplyBody::TopicCreated(topic) => topic.details(self.op, replicas).put(out, version),
+            ReplyBody::UserCreated(user) => user.details().put(out),
         }
+    }
+
+    /// Appends the body of the first answer to a request for a token, which alone shows it.
+    ///
+    /// # Panics
+    /// When the reply is not of a token that was made.
+    pub fn put_token_body(&self, out: &mut BytesMut, token: &str) {
+        assert!(self.status.is_ok() && self.body == ReplyBody::TokenCreated, "a token was made");
+        put_success(out);
+        put_token(out, token);
     }
 }
 

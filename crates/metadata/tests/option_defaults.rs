@@ -40,6 +40,7 @@ impl Node {
             user: ROOT,
             user_created_at: ROOT_CREATED_AT,
             verifier: Verifier([1; 32]),
+            token: None,
         }));
         let planned = node.planner().create_stream("s", Options::EMPTY).unwrap();
         node.request(planned);

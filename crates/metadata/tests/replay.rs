@@ -2,12 +2,14 @@
 
 use laneway_metadata::options::set::OptionSet;
 use laneway_metadata::options::{Key, OptionDefaults, OptionValue, Scope};
+use laneway_metadata::permissions::{PermissionsRecord, StreamFlags, StreamPermissions, TopicFlags};
 use laneway_metadata::{
-    Command, CreateRoot, EndReason, EndSessions, Metadata, Mutation, Outcome, PasswordHash, ROOT,
-    ROOT_CREATED_AT, Ref, Register, RequestIdentity, SessionId, Settings, SnapshotError, Verifier,
+    Command, CreateRoot, EndReason, EndSessions, ExpireTokens, Metadata, Mutation, NewToken, NewUser,
+    Outcome, PasswordChange, PasswordHash, Permissions, ROOT, ROOT_CREATED_AT, Ref, Register,
+    RequestIdentity, SessionId, Settings, SnapshotError, TokenHash, TokenId, UserStatus, Verifier,
     invariants,
 };
-use laneway_wire::{ClientId, LaneId, Micros, Op, RequestNumber, SessionEpoch};
+use laneway_wire::{ClientId, LaneId, Micros, Op, RequestNumber, SessionEpoch, StreamId, TopicId, UserId};
 use proptest::prelude::*;
 
 /// Few of everything, so that commands meet: names are taken, numbers are used again, the session table is full.
@@ -57,7 +59,62 @@ fn mutation() -> impl Strategy<Value = Mutation> {
             .prop_map(|(stream, topic, lanes)| Mutation::CreatePartitions { stream, topic, lanes }),
         3 => (reference(), reference(), 1u32..4)
             .prop_map(|(stream, topic, count)| Mutation::DeletePartitions { stream, topic, count }),
+        8 => user_mutation(),
     ]
+}
+
+fn user_mutation() -> impl Strategy<Value = Mutation> {
+    let user = || prop_oneof![(0u32..4).prop_map(Ref::Id), username().prop_map(Ref::Name)];
+    let hash = || (0u8..3).prop_map(|hash| PasswordHash::new(format!("$argon2id${hash}")));
+    let status = || prop::sample::select(vec![UserStatus::Active, UserStatus::Inactive]);
+    let grants = || prop::option::of((any::<bool>(), 0u32..2, 0u32..2)).prop_map(grants);
+    let new_user = (username(), prop::option::of(hash()), status(), grants()).prop_map(
+        |(username, password_hash, status, permissions)| NewUser {
+            username,
+            password_hash,
+            status,
+            permissions,
+            options: Vec::new(),
+        },
+    );
+    let change = (hash(), hash()).prop_map(|(verified, new)| PasswordChange { verified, new });
+    let token = (token_name(), 0u8..6, prop::option::of(0u64..200), 1u32..4).prop_map(
+        |(name, hash, lives_us, tokens_max)| NewToken {
+            name,
+            hash: TokenHash([hash; 32]),
+            lives_us,
+            tokens_max,
+        },
+    );
+    prop_oneof![
+        3 => new_user.prop_map(Mutation::CreateUser),
+        1 => user().prop_map(|user| Mutation::DeleteUser { user }),
+        1 => (user(), prop::option::of(username()), prop::option::of(status()))
+            .prop_map(|(user, username, status)| Mutation::UpdateUser { user, username, status }),
+        2 => (user(), grants())
+            .prop_map(|(user, permissions)| Mutation::UpdatePermissions { user, permissions }),
+        1 => (user(), prop::option::of(change))
+            .prop_map(|(user, change)| Mutation::ChangePassword { user, change }),
+        3 => token.prop_map(Mutation::CreateToken),
+        1 => token_name().prop_map(|name| Mutation::DeleteToken { name }),
+    ]
+}
+
+fn username() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["root", "ann", "bob"]).prop_map(str::to_owned)
+}
+
+fn token_name() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["tok", "key", "pat"]).prop_map(str::to_owned)
+}
+
+fn grants(grant: Option<(bool, u32, u32)>) -> Option<PermissionsRecord> {
+    let (everything, stream, topic) = grant?;
+    let mut permissions = if everything { Permissions::all() } else { Permissions::default() };
+    let topics = [(TopicId(topic), TopicFlags::ALL)].into();
+    let grant = StreamPermissions { flags: StreamFlags::READ_STREAM, topics };
+    permissions.streams.insert(StreamId(stream), grant);
+    Some((&permissions).into())
 }
 
 fn client() -> impl Strategy<Value = ClientId> {
@@ -65,12 +122,21 @@ fn client() -> impl Strategy<Value = ClientId> {
 }
 
 fn command() -> impl Strategy<Value = Command> {
-    let register = (client(), 0u8..2).prop_map(|(client, secret)| {
+    let token = prop::option::of((0u8..6).prop_map(|hash| TokenHash([hash; 32])));
+    let user = prop_oneof![3 => Just(0), 2 => 1u32..4];
+    let register = (client(), 0u8..2, user, token).prop_map(|(client, secret, user, token)| {
         Command::Register(Register {
             client,
-            user: ROOT,
+            user: UserId(user),
             user_created_at: ROOT_CREATED_AT,
             verifier: Verifier([secret; 32]),
+            token: token.filter(|_| user != 0),
+        })
+    });
+    let expire = (0u32..4, token_name()).prop_map(|(user, name)| {
+        let user = UserId(user);
+        Command::ExpireTokens(ExpireTokens {
+            tokens: vec![TokenId { user, user_created_at: ROOT_CREATED_AT, name }],
         })
     });
     let end = (client(), 1u64..40).prop_map(|(client, epoch)| {
@@ -90,7 +156,7 @@ fn command() -> impl Strategy<Value = Command> {
             };
             Command::Request(identity, mutation)
         });
-    prop_oneof![2 => register, 1 => end, 20 => request]
+    prop_oneof![3 => register, 1 => end, 1 => expire, 20 => request]
 }
 
 fn root() -> Command {
@@ -104,10 +170,26 @@ fn root() -> Command {
 /// Applies one command and checks what always holds.
 fn apply(metadata: &mut Metadata, command: &Command, timestamp: u64) -> Outcome {
     let mut command = command.clone();
-    if let Command::Request(identity, _) = &mut command
-        && let Some(session) = metadata.sessions().session(identity.client)
-    {
-        identity.session = session.epoch;
+    // What a generated command cannot know: the session's epoch, and when a user was created.
+    match &mut command {
+        Command::Request(identity, _) => {
+            if let Some(session) = metadata.sessions().session(identity.client) {
+                (identity.session, identity.user) = (session.epoch, session.user);
+            }
+        }
+        Command::Register(register) => {
+            if let Some(user) = metadata.users().user(register.user) {
+                register.user_created_at = user.created_at;
+            }
+        }
+        Command::ExpireTokens(expire) => {
+            for token in &mut expire.tokens {
+                if let Some(user) = metadata.users().user(token.user) {
+                    token.user_created_at = user.created_at;
+                }
+            }
+        }
+        Command::CreateRoot(_) | Command::EndSessions(_) => {}
     }
     let outcome = metadata.apply(metadata.applied().next(), Micros(timestamp), &command);
     assert_eq!(invariants::check(metadata), Ok(()));
@@ -204,8 +286,8 @@ fn bytes_that_are_no_snapshot_are_refused() {
     let mut bytes = Metadata::new().to_snapshot();
     assert!(Metadata::from_snapshot(&bytes).is_ok());
     assert!(matches!(Metadata::from_snapshot(&bytes[..23]), Err(SnapshotError::Magic)));
-    bytes[8] = 2;
-    assert!(matches!(Metadata::from_snapshot(&bytes), Err(SnapshotError::Format { found: 2 })));
+    bytes[8] = 99;
+    assert!(matches!(Metadata::from_snapshot(&bytes), Err(SnapshotError::Format { found: 99 })));
     bytes[0] = b'X';
     assert!(matches!(Metadata::from_snapshot(&bytes), Err(SnapshotError::Magic)));
 }

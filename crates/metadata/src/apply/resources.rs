@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use laneway_wire::{Incarnation, LaneId, PartitionId, Status, StreamId, UserId};
 
-use super::{Effect, Moment, PartitionPlace};
+use super::{Effect, Moment, PartitionPlace, below, stored};
 use crate::lanes::LaneClass;
 use crate::limits;
 use crate::metadata::Metadata;
 use crate::names::{Missing, Ref};
 use crate::options::set::OptionRecord;
-use crate::options::{ResizePolicy, Scope, StoredOptions, TopicSettings};
+use crate::options::{ResizePolicy, Scope, TopicSettings};
 use crate::permissions::Rule;
 use crate::replies::{ReplyBody, StreamCreated, TopicCreated};
 use crate::streams::Stream;
@@ -195,15 +195,6 @@ impl Metadata {
             effects.push(Effect::PartitionDeleted(place));
         }
     }
-}
-
-fn stored(scope: Scope, options: &[OptionRecord]) -> Arc<StoredOptions> {
-    let stored = StoredOptions::from_records(scope, options.to_vec());
-    Arc::new(stored.expect("the command's bounds were checked"))
-}
-
-fn below(count: usize, max: usize, status: Status) -> Result<(), Status> {
-    if count < max { Ok(()) } else { Err(status) }
 }
 
 fn refuse_fixed(topic: &Topic) -> Result<(), Status> {

@@ -52,8 +52,13 @@ impl Node {
     }
 
     fn register(&mut self, client: ClientId) -> Outcome {
-        let register =
-            Register { client, user: ROOT, user_created_at: ROOT_CREATED_AT, verifier: Verifier([1; 32]) };
+        let register = Register {
+            client,
+            user: ROOT,
+            user_created_at: ROOT_CREATED_AT,
+            verifier: Verifier([1; 32]),
+            token: None,
+        };
         self.apply(&Command::Register(register))
     }
 
@@ -426,6 +431,7 @@ fn a_registration_needs_the_user_that_was_verified() {
             user: UserId(user),
             user_created_at: Micros(born),
             verifier: Verifier([1; 32]),
+            token: None,
         })
     };
     let refused = Answer::NotRegistered(RegisterRefusal::UserGone);
@@ -457,8 +463,13 @@ fn sign_in_as_guest(node: &mut Node, permissions: Permissions) -> SessionEpoch {
     };
     node.metadata.users.create(guest);
     let client = ClientId(900);
-    let register =
-        Register { client, user: UserId(1), user_created_at: Micros(5), verifier: Verifier([2; 32]) };
+    let register = Register {
+        client,
+        user: UserId(1),
+        user_created_at: Micros(5),
+        verifier: Verifier([2; 32]),
+        token: None,
+    };
     match node.apply(&Command::Register(register)).answer {
         Answer::Registered { session, .. } => session,
         other => panic!("{other:?}"),
@@ -575,3 +586,5 @@ fn replies_encode_the_same_whenever_they_are_repeated() {
         assert_eq!(body, repeated);
     }
 }
+
+mod users;

@@ -82,8 +82,13 @@ impl Shard {
             return Err(Refused::Retry);
         }
         let (user, user_created_at) = self.verify(login).await?;
-        let register =
-            Register { client: header.client, user, user_created_at, verifier: verifier(&login.bind_secret) };
+        let register = Register {
+            client: header.client,
+            user,
+            user_created_at,
+            verifier: verifier(&login.bind_secret),
+            token: None,
+        };
         let answer = self.ask(ShardId(0), Question::Register(register)).await;
         let Some(message::Answer::Registered(verdict)) = answer else { return Err(Refused::Retry) };
         match verdict {
@@ -94,6 +99,7 @@ impl Shard {
                 RegisterRefusal::Taken => Refused::Evict(EvictionReason::SessionError),
                 RegisterRefusal::TableFull { .. } => Refused::Retry,
                 RegisterRefusal::UserGone => Refused::Evict(EvictionReason::InvalidCredentials),
+                RegisterRefusal::TokenGone => Refused::Evict(EvictionReason::InvalidToken),
             }),
             Verdict::Committed { .. } | Verdict::NoSession | Verdict::StaleEpoch => {
                 Err(Refused::Evict(EvictionReason::SessionError))
