@@ -8,9 +8,11 @@
 //! Reading order: [`entry`] (what a log holds), [`replica`] (the state machine), [`invariants`] (what always holds).
 #![forbid(unsafe_code)]
 
+pub mod clock;
 pub mod entry;
 pub mod header;
 pub mod quorum;
+pub mod recovery;
 pub mod roster;
 pub mod superblock;
 pub mod vote;
