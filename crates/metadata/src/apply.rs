@@ -24,6 +24,7 @@ use crate::users::{ROOT, ROOT_CREATED_AT, User, UserStatus};
 mod resources;
 #[cfg(test)]
 mod tests;
+mod updates;
 mod users;
 
 /// What applying an op leads to.
@@ -313,6 +314,10 @@ impl Metadata {
             }
             Mutation::CreateToken(new) => self.create_token(at, user, new),
             Mutation::DeleteToken { name } => self.delete_token(user, name),
+            Mutation::UpdateStream { stream, name } => self.update_stream(user, stream, name),
+            Mutation::UpdateTopic { stream, topic, name, options } => {
+                self.update_topic(user, stream, topic, name.as_deref(), options)
+            }
         }
     }
 

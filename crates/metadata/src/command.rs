@@ -184,6 +184,24 @@ pub enum Mutation {
         /// How many, 1 to 1000.
         count: u32,
     },
+    /// Renames a stream.
+    UpdateStream {
+        /// Which.
+        stream: Ref,
+        /// Its new name.
+        name: String,
+    },
+    /// Renames a topic and changes what it stores, all or nothing.
+    UpdateTopic {
+        /// In which stream.
+        stream: Ref,
+        /// Which.
+        topic: Ref,
+        /// Its new name.
+        name: Option<String>,
+        /// The entries that change. One that was reset comes with the default of the planning node, and not explicit.
+        options: Vec<OptionRecord>,
+    },
     /// Makes a user.
     CreateUser(NewUser),
     /// Deletes a user with its tokens, and ends its sessions.
@@ -358,6 +376,16 @@ impl Mutation {
                 check_ref(stream)?;
                 check_ref(topic)?;
                 bound("count", (1..=limits::PARTITIONS_PER_REQUEST_MAX).contains(count))
+            }
+            Mutation::UpdateStream { stream, name } => {
+                check_ref(stream)?;
+                bound("name", limits::NAME_BYTES.contains(&name.len()))
+            }
+            Mutation::UpdateTopic { stream, topic, name, options } => {
+                check_ref(stream)?;
+                check_ref(topic)?;
+                bound("name", name.as_ref().is_none_or(|name| limits::NAME_BYTES.contains(&name.len())))?;
+                bound("options", OptionSet::from_records(options.clone()).is_some())
             }
             Mutation::CreateUser(user) => {
                 bound("username", limits::USERNAME_BYTES.contains(&user.username.len()))?;

@@ -4,7 +4,7 @@
 //! does not admit, and the cap on partitions, which counts committed ones only. All else is decided at apply.
 
 use laneway_wire::options::Options;
-use laneway_wire::request::{self, UserStatus as WireUserStatus};
+use laneway_wire::request::{self, ResetNames, UserStatus as WireUserStatus};
 use laneway_wire::{Identifier, Status, UserId};
 
 use crate::command::{Mutation, NewToken, NewUser, PasswordChange};
@@ -12,7 +12,7 @@ use crate::lanes::LaneClass;
 use crate::limits::{self, PARTITIONS_PER_REQUEST_MAX};
 use crate::metadata::Metadata;
 use crate::names::RefKey;
-use crate::options::admission::{RawOption, Refusal, admit_create, admit_update};
+use crate::options::admission::{AdmittedPatch, RawOption, Refusal, admit_create, admit_update};
 use crate::options::{Key, OptionDefaults, OptionSet, Scope, TopicSettings};
 use crate::permissions::{Permissions, PermissionsRecord, Rule};
 use crate::tokens::TokenHash;
@@ -146,6 +146,54 @@ impl Planner<'_> {
             topic: topic.into().to_owned(),
             count,
         })
+    }
+
+    /// UpdateResource (16) of a stream.
+    pub fn update_stream<'a>(
+        &self,
+        stream: impl Into<RefKey<'a>>,
+        reset: ResetNames<'_>,
+        set: Options<'_>,
+    ) -> Result<Mutation, Refusal> {
+        let stream = stream.into();
+        let current = self.metadata.stream(stream).ok().map(|stream| stream.options.set());
+        let patch = self.admit_update(Scope::Stream, reset, set, current)?;
+        // Its name is all of a stream that may change, and an update that changes nothing was refused.
+        let name = patch.name().ok_or(Status::InvalidCommand)?.to_owned();
+        Ok(Mutation::UpdateStream { stream: stream.to_owned(), name })
+    }
+
+    /// UpdateResource (16) of a topic. What depends on the topic's other options is decided at apply.
+    pub fn update_topic<'a>(
+        &self,
+        stream: impl Into<RefKey<'a>>,
+        topic: impl Into<RefKey<'a>>,
+        reset: ResetNames<'_>,
+        set: Options<'_>,
+    ) -> Result<Mutation, Refusal> {
+        let (stream, topic) = (stream.into(), topic.into());
+        let current = self.metadata.topic(stream, topic).ok().map(|(_, topic)| topic.options.set());
+        let patch = self.admit_update(Scope::Topic, reset, set, current)?;
+        Ok(Mutation::UpdateTopic {
+            stream: stream.to_owned(),
+            topic: topic.to_owned(),
+            name: patch.name().map(str::to_owned),
+            options: patch.entries(&self.settings.option_defaults).to_records(),
+        })
+    }
+
+    /// Steps 1 to 8 of option admission. `current`: what the resource stores, if it exists.
+    fn admit_update(
+        &self,
+        scope: Scope,
+        reset: ResetNames<'_>,
+        set: Options<'_>,
+        current: Option<&OptionSet>,
+    ) -> Result<AdmittedPatch, Refusal> {
+        let none = OptionSet::default();
+        let reset: Vec<&str> = reset.iter().collect();
+        let defaults = &self.settings.option_defaults;
+        admit_update(scope, &RawOption::of_block(set), &reset, current.unwrap_or(&none), defaults)
     }
 
     /// CreateUser (33). `password_hash` is what the password was hashed to, or none for a caller who may not make users.

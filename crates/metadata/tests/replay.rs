@@ -59,6 +59,17 @@ fn mutation() -> impl Strategy<Value = Mutation> {
             .prop_map(|(stream, topic, lanes)| Mutation::CreatePartitions { stream, topic, lanes }),
         3 => (reference(), reference(), 1u32..4)
             .prop_map(|(stream, topic, count)| Mutation::DeletePartitions { stream, topic, count }),
+        2 => (reference(), name()).prop_map(|(stream, name)| Mutation::UpdateStream { stream, name }),
+        3 => (reference(), reference(), prop::option::of(name()), any::<bool>()).prop_map(
+            |(stream, topic, name, explicit)| {
+                let options = vec![laneway_metadata::options::set::OptionRecord {
+                    key: Key::MessageExpiry.name().to_owned(),
+                    value: OptionValue::u64(5_000_000),
+                    explicit,
+                }];
+                Mutation::UpdateTopic { stream, topic, name, options }
+            }
+        ),
         8 => user_mutation(),
     ]
 }

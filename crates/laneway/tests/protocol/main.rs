@@ -18,3 +18,4 @@ mod segments;
 mod sends;
 mod sessions;
 mod unbound;
+mod updates;

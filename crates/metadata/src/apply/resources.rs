@@ -156,7 +156,7 @@ impl Metadata {
         Ok(ReplyBody::Empty)
     }
 
-    fn managed_topic(
+    pub(super) fn managed_topic(
         &self,
         user: UserId,
         stream: &Ref,

@@ -12,6 +12,8 @@ use crate::planner::{PlanSettings, Planner};
 use crate::sessions::Verifier;
 use crate::users::PasswordHash;
 
+mod updates;
+
 const CLIENT: ClientId = ClientId(77);
 
 /// A node with root signed in, which plans and applies one request after the other.

@@ -154,9 +154,21 @@ pub fn admit_update(
 }
 
 impl AdmittedPatch {
+    /// The new name of a stream or topic.
+    pub fn name(&self) -> Option<&str> {
+        self.columns.iter().find(|(key, _)| *key == Key::Name).map(|(_, name)| name.as_str())
+    }
+
     /// The stored options after the update. Columns are not part of them.
     pub fn applied_to(&self, current: &OptionSet, defaults: &OptionDefaults) -> OptionSet {
         let mut set = current.clone();
+        set.merge(&self.entries(defaults));
+        set
+    }
+
+    /// The entries that change: what is set, and the default of what is reset.
+    pub fn entries(&self, defaults: &OptionDefaults) -> OptionSet {
+        let mut set = OptionSet::default();
         for key in &self.reset {
             if let Some(value) = key.descriptor().default_value(defaults) {
                 set.insert(key.name(), OptionEntry { value, explicit: false });

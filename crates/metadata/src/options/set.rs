@@ -66,6 +66,13 @@ impl OptionSet {
         self.entries.insert(key.into(), entry);
     }
 
+    /// Takes over every entry of `changes`.
+    pub fn merge(&mut self, changes: &OptionSet) {
+        for (key, entry) in changes.iter() {
+            self.insert(key, entry.clone());
+        }
+    }
+
     /// Every stored entry, by key in byte order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &OptionEntry)> {
         self.entries.iter().map(|(key, entry)| (key.as_ref(), entry))

@@ -8,7 +8,8 @@ use laneway_metadata::views::Replicas;
 use laneway_metadata::{Answer, Mutation, RequestIdentity};
 use laneway_shard_metadata::Verdict;
 use laneway_wire::request::{
-    CreatePartitions, CreateStream, CreateTopic, DeletePartitions, DeleteStream, DeleteTopic,
+    CreatePartitions, CreateStream, CreateTopic, DeletePartitions, DeleteStream, DeleteTopic, UpdateResource,
+    UpdateTarget,
 };
 use laneway_wire::{DecodeError, EvictionReason, Frame, Operation, ProtocolVersion, Status};
 
@@ -129,6 +130,7 @@ fn is_served(operation: Operation) -> bool {
             | Operation::DeleteTopic
             | Operation::CreatePartitions
             | Operation::DeletePartitions
+            | Operation::UpdateResource
     )
 }
 
@@ -162,6 +164,17 @@ fn plan(planner: &Planner<'_>, operation: Operation, body: &[u8]) -> Result<Muta
             let DeletePartitions { stream, topic, partitions_count } =
                 DeletePartitions::parse(body).map_err(malformed)?;
             planner.delete_partitions(stream, topic, partitions_count).map_err(|refusal| refusal.status)
+        }
+        Operation::UpdateResource => {
+            let UpdateResource { target, reset, set } = UpdateResource::parse(body).map_err(malformed)?;
+            let planned = match target {
+                UpdateTarget::Stream { stream } => planner.update_stream(stream, reset, set),
+                UpdateTarget::Topic { stream, topic } => planner.update_topic(stream, topic, reset, set),
+                UpdateTarget::User { user } => {
+                    planner.update_user(user, set, &reset.iter().collect::<Vec<_>>())
+                }
+            };
+            planned.map_err(|refusal| refusal.status)
         }
         _ => Err(Status::FeatureUnavailable),
     }
