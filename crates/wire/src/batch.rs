@@ -8,6 +8,7 @@ mod builder;
 mod checksum;
 mod header;
 mod message;
+mod rewrite;
 mod slice;
 mod verify;
 
@@ -17,6 +18,7 @@ mod tests;
 pub use builder::{BatchBuilder, BuildError};
 pub use header::{BatchHeader, ProducerSection};
 pub use message::{Batch, Message, Messages, Records, frames, records};
+pub use rewrite::{BodyLengths, rewrite};
 pub use slice::{Slice, slice};
 pub use verify::{BatchSummary, stamp, verify_producer_batch, verify_stored};
 
@@ -30,6 +32,8 @@ pub const MESSAGE_HEADER_BYTES: usize = 48;
 pub const PAYLOAD_BYTES_MAX: usize = 64_000_000;
 /// Largest block of user headers of one message. Source: wire protocol, section 1.13.
 pub const USER_HEADERS_BYTES_MAX: usize = 100_000;
+/// Bytes by which a stored payload may exceed [`PAYLOAD_BYTES_MAX`]: nonce and tag of a broker that encrypts at rest.
+pub const SEAL_BYTES_MAX: usize = 28;
 /// A batch header and one message at both limits.
 pub const RECORD_BYTES_MAX: usize =
     BATCH_HEADER_BYTES + MESSAGE_HEADER_BYTES + PAYLOAD_BYTES_MAX + USER_HEADERS_BYTES_MAX;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    BATCH_HEADER_BYTES, BatchError, BatchHeader, MESSAGE_HEADER_BYTES, PAYLOAD_BYTES_MAX,
+    BATCH_HEADER_BYTES, BatchError, BatchHeader, MESSAGE_HEADER_BYTES, PAYLOAD_BYTES_MAX, SEAL_BYTES_MAX,
     USER_HEADERS_BYTES_MAX, u32_at, u64_at,
 };
 use crate::ids::{Micros, Offset};
@@ -86,12 +86,19 @@ pub struct Messages<'a> {
     bytes: &'a [u8],
     position: usize,
     index: u32,
+    payload_bytes_max: usize,
 }
 
 impl<'a> Messages<'a> {
     /// Frames from `position` to the end of `record`.
     pub(super) fn over(record: &'a [u8], position: usize) -> Self {
-        Messages { bytes: record, position, index: 0 }
+        let payload_bytes_max = PAYLOAD_BYTES_MAX + SEAL_BYTES_MAX;
+        Messages { bytes: record, position, index: 0, payload_bytes_max }
+    }
+
+    /// Takes payloads only as large as a producer may send them, not as large as they may be stored.
+    pub(super) fn limited_to_sent(self) -> Self {
+        Messages { payload_bytes_max: PAYLOAD_BYTES_MAX, ..self }
     }
 
     /// Where the next frame starts, counted from the start of the record.
@@ -105,7 +112,7 @@ impl<'a> Messages<'a> {
             return Err(BatchError::Frames);
         };
         let (user_headers_length, payload_length) = (u32_at(header, 32), u32_at(header, 36));
-        if payload_length as usize > PAYLOAD_BYTES_MAX {
+        if payload_length as usize > self.payload_bytes_max {
             return Err(BatchError::PayloadTooLarge { index: self.index, bytes: payload_length });
         }
         if user_headers_length as usize > USER_HEADERS_BYTES_MAX {

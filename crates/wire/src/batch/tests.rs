@@ -322,3 +322,59 @@ proptest! {
         prop_assert_eq!(stamp(&mut cut.to_vec(), PartitionId(0), Offset(0), Micros(0)).is_err(), true);
     }
 }
+
+#[test]
+fn a_rewritten_record_is_valid_and_goes_back_to_the_same_bytes() {
+    let lengths = |message: &Message<'_>, more: isize| BodyLengths {
+        payload: (message.payload.len() as isize + more) as u32,
+        user_headers: message.user_headers.len() as u32,
+    };
+    let mut producer = example();
+    producer.producer(ProducerSection { producer_id: 5, epoch: 1, base_sequence: 9 }).expect("valid");
+    let producer = producer.finish().expect("two messages");
+    for original in [stamped_example(), producer.to_vec()] {
+        let mut longer = BytesMut::from(&b"before"[..]);
+        let record = Batch::parse_exact(&original).expect("valid");
+        let written = rewrite::<BatchError>(&record, &mut longer, |message, out| {
+            out.extend_from_slice(b"+28");
+            out.extend_from_slice(&message.bytes[MESSAGE_HEADER_BYTES..]);
+            Ok(lengths(message, 3))
+        })
+        .expect("valid");
+        let longer = &longer[6..];
+        assert_eq!((written, longer.len()), (longer.len(), original.len() + 6));
+        let record = Batch::parse_exact(longer).expect("valid");
+        verify_producer_batch(longer, 2).expect("checksums are made anew");
+        let mut back = BytesMut::new();
+        rewrite::<BatchError>(&record, &mut back, |message, out| {
+            out.extend_from_slice(&message.bytes[MESSAGE_HEADER_BYTES + 3..]);
+            Ok(lengths(message, -3))
+        })
+        .expect("valid");
+        assert_eq!(back, original);
+    }
+}
+
+#[test]
+fn a_sealed_payload_may_be_stored_above_the_limit_and_not_sent() {
+    let mut builder = BatchBuilder::new();
+    builder.push(1, Micros(ORIGIN), &vec![1; PAYLOAD_BYTES_MAX], b"").expect("fits");
+    let sent = builder.finish().expect("one message");
+    let record = Batch::parse_exact(&sent).expect("valid");
+    for (more, stored) in [(SEAL_BYTES_MAX, true), (SEAL_BYTES_MAX + 1, false)] {
+        let mut sealed = BytesMut::new();
+        let rewritten = rewrite::<BatchError>(&record, &mut sealed, |message, out| {
+            out.extend_from_slice(message.payload);
+            out.resize(out.len() + more, 0);
+            Ok(BodyLengths { payload: (message.payload.len() + more) as u32, user_headers: 0 })
+        });
+        let too_large = |error| matches!(error, BatchError::PayloadTooLarge { index: 0, .. });
+        match stored {
+            true => {
+                assert!(verify_stored(&sealed).is_ok());
+                assert!(too_large(verify_producer_batch(&sealed, 1).unwrap_err()));
+            }
+            false => assert!(too_large(rewritten.unwrap_err())),
+        }
+    }
+}

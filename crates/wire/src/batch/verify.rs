@@ -1,7 +1,7 @@
 //! Admission of a producer's batch, stamping it, and checking a stored one. Source: wire protocol, section 4.4.
 
 use super::checksum::{BatchChecksum, of_message};
-use super::{BATCH_HEADER_BYTES, Batch, BatchError, BatchHeader, ProducerSection};
+use super::{BATCH_HEADER_BYTES, Batch, BatchError, BatchHeader, Messages, ProducerSection};
 use crate::ids::{Micros, Offset, PartitionId};
 
 /// What the owner of a partition needs to know about a batch that passed [`verify_producer_batch`].
@@ -27,7 +27,7 @@ pub fn verify_producer_batch(batch: &[u8], messages_count: u32) -> Result<BatchS
     if header.message_count == 0 || header.message_count != messages_count {
         return Err(BatchError::MessageCount { batch: header.message_count, request: messages_count });
     }
-    let payload_bytes = verify(&batch)?;
+    let payload_bytes = verify(&batch, batch.messages().limited_to_sent())?;
     Ok(BatchSummary {
         message_count: header.message_count,
         bytes: batch.bytes.len(),
@@ -47,7 +47,7 @@ pub fn verify_stored(bytes: &[u8]) -> Result<Batch<'_>, BatchError> {
     if batch.header.message_count == 0 {
         return Err(BatchError::MessageCount { batch: 0, request: 0 });
     }
-    verify(&batch)?;
+    verify(&batch, batch.messages())?;
     Ok(batch)
 }
 
@@ -90,11 +90,11 @@ pub(super) fn checksum_of<'a>(
 }
 
 /// Checks frames and checksums; returns the payload bytes.
-fn verify(batch: &Batch<'_>) -> Result<u64, BatchError> {
+fn verify<'a>(batch: &Batch<'a>, messages: Messages<'a>) -> Result<u64, BatchError> {
     let mut checksum = BatchChecksum::new(&batch.header);
     let mut payload_bytes = 0;
     let mut index = 0;
-    for message in batch.messages() {
+    for message in messages {
         let message = message?;
         if index == batch.header.message_count {
             return Err(BatchError::Frames);
