@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("laneway-metadata", &["laneway-wire", "laneway-encryption"]),
     ("laneway-reads", &["laneway-wire"]),
     ("laneway-partition", &["laneway-wire", "laneway-vsr", "laneway-reads"]),
+    ("laneway-simulator", THE_CORES),
     ("laneway-client", &["laneway-wire"]),
     ("laneway-storage", &["laneway-wire"]),
     ("laneway-transport", &["laneway-wire", "laneway-mailbox"]),
@@ -22,6 +23,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("laneway-shard-partition", BELOW_THE_SHARD),
     ("laneway", EVERYTHING),
 ];
+
+/// What a simulated node is made of.
+const THE_CORES: &[&str] =
+    &["laneway-wire", "laneway-vsr", "laneway-metadata", "laneway-reads", "laneway-partition"];
 
 const BELOW_THE_SHARD: &[&str] = &[
     "laneway-wire",
@@ -61,6 +66,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
     "laneway-metadata",
     "laneway-reads",
     "laneway-partition",
+    "laneway-simulator",
     "laneway-config",
     "laneway-client",
     "laneway-mailbox",
@@ -80,6 +86,7 @@ const SANS_IO: &[&str] = &[
     "crates/storage/src",
     "shards/metadata/src",
     "crates/partition/src",
+    "crates/simulator/src",
 ];
 
 /// The one directory inside [`SANS_IO`] that does I/O.

@@ -1,0 +1,5 @@
+//! `laneway-sim`: runs simulated clusters.
+
+fn main() {
+    println!("laneway-sim: see --help");
+}

@@ -1,0 +1,22 @@
+//! Whole clusters of the real cores on one thread, driven by one 64-bit seed.
+//!
+//! Everything that a node of Laneway decides by is here as it is in the product: consensus, metadata with its client
+//! table, the partitions of the data lanes. What is replaced is what surrounds them: links, disks, clocks, processes and
+//! clients. A run draws all that they do from its seed, so it can be repeated byte for byte.
+//!
+//! Reading order: [`random`], [`queue`], [`trace`] (a run can be repeated), [`faults`], [`network`], [`disk`],
+//! [`atlas`], [`clock`] (what goes wrong), [`coverage`] (what was met).
+#![forbid(unsafe_code)]
+
+pub mod queue;
+pub mod random;
+pub mod trace;
+
+pub mod faults;
+
+pub mod atlas;
+pub mod clock;
+pub mod disk;
+pub mod network;
+
+pub mod coverage;
