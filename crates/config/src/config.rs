@@ -38,6 +38,7 @@ pub struct Config {
     pub reads: Reads,
     pub storage: Storage,
     pub topic: TopicDefaults,
+    pub data_maintenance: DataMaintenance,
     pub shutdown: Shutdown,
 }
 
@@ -90,6 +91,15 @@ pub struct Root {
     pub password: Option<Secret>,
     /// Use the well-known iggy/iggy for what is not given.
     pub dev: bool,
+}
+
+/// What the broker does to data by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataMaintenance {
+    /// Whether segments are removed by age and size.
+    pub cleaner_enabled: bool,
+    /// Least time between two passes of the cleaner.
+    pub cleaner_interval: Duration,
 }
 
 /// Sessions of clients.
@@ -241,6 +251,10 @@ impl Config {
                 message_expiry: read.duration("topic.message_expiry"),
                 max_topic_size: read.count("topic.max_topic_size"),
             },
+            data_maintenance: DataMaintenance {
+                cleaner_enabled: read.bool("data_maintenance.messages.cleaner_enabled"),
+                cleaner_interval: read.time("data_maintenance.messages.interval"),
+            },
             shutdown: Shutdown { drain_timeout: read.time("shutdown.drain_timeout") },
         }
     }
@@ -303,6 +317,7 @@ impl Config {
             ("reads.inflight_bytes_max", Some(bytes(reads.inflight_bytes_max))),
             ("storage.journal_bytes_max", Some(bytes(storage.journal_bytes_max))),
             ("storage.cache_bytes_max", Some(bytes(storage.cache_bytes_max))),
+            ("data_maintenance.messages.interval", Some(time(self.data_maintenance.cleaner_interval))),
             ("topic.segment_size", Some(bytes(topic.segment_size))),
             ("topic.message_expiry", topic.message_expiry.map(time)),
             ("topic.max_topic_size", topic.max_topic_size.map(bytes)),

@@ -21,7 +21,7 @@ use laneway_shard_metadata::MetadataLane;
 use laneway_shard_partition::core::LaneLimits;
 use laneway_shard_partition::passwords::Passwords;
 use laneway_shard_partition::shard::NodeAddress;
-use laneway_shard_partition::{RestoredLane, ShardId, ShardSettings, clock};
+use laneway_shard_partition::{RestoredLane, RetentionSettings, ShardId, ShardSettings, clock};
 use laneway_storage::{DataDirectory, GroupLimits, StorageCounters, StorageError};
 use laneway_transport::{BindError, Bound};
 use laneway_wire::{LaneId, Op};
@@ -389,6 +389,7 @@ struct SettingsOfAll<'a> {
 impl SettingsOfAll<'_> {
     fn of(&self, shard: u16) -> ShardSettings {
         let config = self.config;
+        let maintenance = &config.data_maintenance;
         ShardSettings {
             id: ShardId(shard),
             shards: self.shards,
@@ -408,6 +409,12 @@ impl SettingsOfAll<'_> {
             address: self.address.clone(),
             passwords: self.passwords.clone(),
             plan: self.plan,
+            retention: RetentionSettings {
+                interval_us: maintenance
+                    .cleaner_enabled
+                    .then_some(maintenance.cleaner_interval.as_micros() as u64),
+                message_bytes_max: u64::from(config.limits.frame_bytes_max),
+            },
         }
     }
 }

@@ -149,7 +149,8 @@ async fn serve(plan: ShardPlan) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let commit = GroupCommit::new(writer.place(), group_limits);
     let segments = SegmentStore::new(directory.clone(), counters.clone(), descriptors_max(settings.shards));
-    let mut owner = Owner::new(settings.lane_limits, settings.waiters, settings.read_bytes_max);
+    let mut owner =
+        Owner::new(settings.lane_limits, settings.waiters, settings.read_bytes_max, settings.retention);
     for (lane, restored) in lanes {
         owner.restore(lane, restored).map_err(|error| format!("lane {lane}: {error}"))?;
     }

@@ -67,6 +67,13 @@ pub enum Effect {
     PartitionCreated(PartitionPlace),
     /// A partition ends; its messages and stored offsets go.
     PartitionDeleted(PartitionPlace),
+    /// The limits of a topic or the number of its partitions changed: segments of it may have to go.
+    TopicChanged {
+        /// Its stream.
+        stream: StreamId,
+        /// The topic.
+        topic: TopicId,
+    },
     /// A session begins.
     SessionStarted {
         /// The client.
@@ -316,7 +323,7 @@ impl Metadata {
             Mutation::DeleteToken { name } => self.delete_token(user, name),
             Mutation::UpdateStream { stream, name } => self.update_stream(user, stream, name),
             Mutation::UpdateTopic { stream, topic, name, options } => {
-                self.update_topic(user, stream, topic, name.as_deref(), options)
+                self.update_topic(user, stream, topic, name.as_deref(), options, effects)
             }
         }
     }

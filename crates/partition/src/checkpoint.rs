@@ -5,11 +5,11 @@
 //! batches to flush; once they are in segments, [`CheckpointDraft::finish`] adds what storage wants to find again and
 //! gives the bytes. Batches above that op belong to the journal, not to the checkpoint.
 //!
-//! Format, little endian: `magic "LWLC", version u16 = 1, lane u32, op u64, timestamp u64, partitions u32`, then per
+//! Format, little endian: `magic "LWLC", version u16 = 2, lane u32, op u64, timestamp u64, partitions u32`, then per
 //! partition `length u32` and that many bytes, then `segments length u32` and that many bytes; at the end `checksum u64`
 //! (XxHash3-64 of all before it). A partition: `incarnation u64, partition u32, stream u32, topic u32, settings 10,
-//! has_head u8, head u64, retained_start u64, timestamp_last u64, bytes_total u64, bytes_removed u64`, then stored
-//! offsets, receipts and producers, each as its module says.
+//! has_head u8, head u64, retained_start u64, timestamp_last u64, bytes_total u64, bytes_removed u64`, then segments,
+//! stored offsets, receipts and producers, each as its module says. Version 1 has no segments.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +25,12 @@ use super::offsets::StoredOffsets;
 use super::partition::Partition;
 use super::producers::Producers;
 use super::receipts::Receipts;
+use super::segments::Segments;
 
 const MAGIC: &[u8; 4] = b"LWLC";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// The version before a lane wrote its segments down; still read.
+const VERSION_WITHOUT_SEGMENTS: u16 = 1;
 const WHAT: &str = "lane checkpoint";
 const CHECKSUM_BYTES: usize = 8;
 /// The least that a partition takes: its length, its key, the length of its segments.
@@ -141,7 +144,7 @@ impl LaneState {
             return Err(reader.range("magic"));
         }
         let version = reader.u16()?;
-        if version != VERSION {
+        if version != VERSION && version != VERSION_WITHOUT_SEGMENTS {
             return Err(DecodeError::Version { what: WHAT, version });
         }
         let mut lane = LaneState::new(LaneId(reader.u32()?), limits);
@@ -150,7 +153,7 @@ impl LaneState {
         for _ in 0..reader.count(PARTITION_BYTES_MIN)? {
             let length = reader.count(1)?;
             let encoded = reader.take(length)?;
-            let mut partition = decode_partition(encoded, &limits)?;
+            let mut partition = decode_partition(version, encoded, &limits)?;
             let length = reader.count(1)?;
             partition.set_segments(Bytes::copy_from_slice(reader.take(length)?));
             if lane.partitions.insert(partition.key(), partition).is_some() {
@@ -185,13 +188,14 @@ fn encode_partition(partition: &Partition) -> Vec<u8> {
     out.put_u64(log.timestamp_last.0);
     out.put_u64(log.bytes_total);
     out.put_u64(log.bytes_removed);
+    log.spans.encode(&mut out);
     partition.offsets.encode(&mut out);
     partition.receipts.encode(&mut out);
     partition.producers.encode(&mut out);
     out
 }
 
-fn decode_partition(bytes: &[u8], limits: &LaneLimits) -> Result<Partition, DecodeError> {
+fn decode_partition(version: u16, bytes: &[u8], limits: &LaneLimits) -> Result<Partition, DecodeError> {
     let mut reader = Reader::new(WHAT, bytes);
     let key = take_key(&mut reader)?;
     let stream = StreamId(reader.u32()?);
@@ -216,6 +220,12 @@ fn decode_partition(bytes: &[u8], limits: &LaneLimits) -> Result<Partition, Deco
     }
     if log.bytes_removed > log.bytes_total {
         return Err(reader.range("removed bytes"));
+    }
+    if version >= VERSION {
+        let spans = Segments::decode(&mut reader)?;
+        if !partition.adopt_spans(spans) {
+            return Err(reader.range("segments"));
+        }
     }
     partition.offsets = StoredOffsets::decode(&mut reader, limits.consumer_offsets_max)?;
     partition.receipts = Receipts::decode(&mut reader, limits.sessions_max)?;

@@ -62,12 +62,16 @@ pub enum ReceiptKind {
     StoreOffset = 2,
     /// Deleted a consumer's offset.
     DeleteOffset = 3,
+    /// Deleted the oldest segments.
+    DeleteSegments = 4,
 }
 
 impl ReceiptKind {
     /// Decodes the byte of a checkpoint.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Append, Self::StoreOffset, Self::DeleteOffset].into_iter().find(|kind| *kind as u8 == byte)
+        [Self::Append, Self::StoreOffset, Self::DeleteOffset, Self::DeleteSegments]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -80,7 +84,8 @@ pub struct Receipt {
     pub request: RequestNumber,
     /// The op.
     pub op: Op,
-    /// Offset of the first message that was appended; the stored offset for a store; 0 for a delete.
+    /// Offset of the first message that was appended; the stored offset for a store; 0 for a delete of one; where the
+    /// log starts after a delete of segments.
     pub base_offset: Offset,
     /// Messages that were appended; 0 otherwise.
     pub message_count: u32,

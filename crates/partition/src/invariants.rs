@@ -1,5 +1,7 @@
 //! What always holds. Used by assertions, by property tests and by the simulator.
 
+use laneway_wire::Offset;
+
 use super::lane::LaneState;
 use super::partition::Partition;
 
@@ -17,9 +19,12 @@ pub fn partition(partition: &Partition) -> bool {
         && (partition.unflushed_bytes() == 0) == (view.disk_end.0 == end)
 }
 
-/// What a partition remembers beside its messages counts itself right. Costs O(n).
+/// What a partition remembers beside its messages counts itself right, and its segments hold what is retained. Costs
+/// O(n).
 pub fn tables(partition: &Partition) -> bool {
+    let end = Offset(partition.head().map_or(0, |head| head.0 + 1));
     partition.offsets().counts_are_exact()
+        && partition.spans().cover(partition.retained_start(), end, partition.size_bytes())
 }
 
 /// Every partition holds its invariants, and the index of sessions names every partition that knows them. Costs O(n).

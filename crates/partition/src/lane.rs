@@ -67,6 +67,12 @@ pub enum ApplyError {
         /// Where the batch begins.
         found: Offset,
     },
+    /// The segments that a checkpoint names are not what its partition holds.
+    #[error("the segments of partition {key} do not hold what its checkpoint says")]
+    Segments {
+        /// The partition.
+        key: PartitionKey,
+    },
     /// A batch with an append time before that of the batch before it.
     #[error("op {op} appends to partition {key} with a time before the last one")]
     TimeWentBack {
@@ -97,6 +103,8 @@ pub enum Applied {
         head: Offset,
         /// The running total of committed bytes after it.
         bytes_total: u64,
+        /// The batch sealed its segment.
+        sealed: bool,
     },
     /// A consumer's offset was stored.
     OffsetStored {
@@ -129,6 +137,17 @@ pub enum Applied {
         key: PartitionKey,
         /// Who asked.
         identity: Option<Identity>,
+    },
+    /// The oldest segments are gone, or nothing was left to remove.
+    StartAdvanced {
+        /// The partition.
+        key: PartitionKey,
+        /// Who asked; nobody for retention.
+        identity: Option<Identity>,
+        /// The answer.
+        receipt: Receipt,
+        /// Where the log starts now.
+        start: Offset,
     },
     /// The receipts of a session are gone.
     Retired {
@@ -275,11 +294,11 @@ impl LaneState {
                 let Some(partition) = self.partitions.get_mut(&key) else {
                     return Ok(Applied::Missing { key, identity });
                 };
-                let receipt = partition.apply_append(op, identity, base_offset, producer, batch)?;
+                let (receipt, sealed) = partition.apply_append(op, identity, base_offset, producer, batch)?;
                 let head = partition.head().expect("an append leaves a head");
                 let bytes_total = partition.bytes_total();
                 self.record(key, identity, receipt);
-                Ok(Applied::Appended { key, identity, receipt, head, bytes_total })
+                Ok(Applied::Appended { key, identity, receipt, head, bytes_total, sealed })
             }
             LaneOp::StoreOffset { key, identity, consumer, offset, mode } => {
                 let Some(partition) = self.partitions.get_mut(&key) else {
@@ -296,6 +315,14 @@ impl LaneState {
                 let receipt = partition.apply_delete_offset(op, identity, &consumer, clock);
                 self.record(key, identity, receipt);
                 Ok(Applied::OffsetDeleted { key, identity, receipt })
+            }
+            LaneOp::AdvanceStart { key, identity, start } => {
+                let Some(partition) = self.partitions.get_mut(&key) else {
+                    return Ok(Applied::Missing { key, identity });
+                };
+                let receipt = partition.apply_advance_start(op, identity, start, clock);
+                self.record(key, identity, receipt);
+                Ok(Applied::StartAdvanced { key, identity, receipt, start: receipt.base_offset })
             }
             LaneOp::FencePartition { key } => Ok(self.fence(key)),
             LaneOp::RetireSession { session } => {

@@ -11,6 +11,7 @@
 //! | 4 | delete offset | `identity 32, consumer key` |
 //! | 5 | fence partition | nothing |
 //! | 6 | retire session | `client u128, session u64`; its key is zero, it concerns the whole lane |
+//! | 7 | advance start | `identity 32, start u64` |
 //!
 //! An identity of zeros marks an op of the server itself. Durability is 1 replicated, 2 persisted. Mode is 1 explicit,
 //! 2 automatic.
@@ -102,6 +103,16 @@ pub enum LaneOp {
         /// The partition.
         key: PartitionKey,
     },
+    /// The sealed segments that end at or below an offset go: retention, or a client that deletes segments. Only
+    /// forwards; one that is behind changes nothing.
+    AdvanceStart {
+        /// The partition.
+        key: PartitionKey,
+        /// Who asked; nobody for retention.
+        identity: Option<Identity>,
+        /// Where the log starts after it.
+        start: Offset,
+    },
     /// A session ended for good: no resend of its requests can come, so their receipts go.
     RetireSession {
         /// The session.
@@ -120,6 +131,7 @@ impl LaneOp {
             | LaneOp::AppendBatch { key, .. }
             | LaneOp::StoreOffset { key, .. }
             | LaneOp::DeleteOffset { key, .. }
+            | LaneOp::AdvanceStart { key, .. }
             | LaneOp::FencePartition { key } => Some(*key),
             LaneOp::RetireSession { .. } => None,
         }
@@ -154,6 +166,10 @@ impl LaneOp {
             LaneOp::DeleteOffset { identity, consumer, .. } => {
                 Identity::encode_option(identity.as_ref(), &mut out);
                 consumer.encode(&mut out);
+            }
+            LaneOp::AdvanceStart { identity, start, .. } => {
+                Identity::encode_option(identity.as_ref(), &mut out);
+                out.put_u64(start.0);
             }
             LaneOp::FencePartition { .. } => {}
             LaneOp::RetireSession { session } => put_session(&mut out, *session),
@@ -205,6 +221,11 @@ impl LaneOp {
             },
             5 => LaneOp::FencePartition { key },
             6 if key == NO_KEY => LaneOp::RetireSession { session: take_session(&mut reader)? },
+            7 => LaneOp::AdvanceStart {
+                key,
+                identity: Identity::decode_option(&mut reader)?,
+                start: Offset(reader.u64()?),
+            },
             _ => return Err(reader.range("kind")),
         };
         reader.finish()?;
@@ -219,6 +240,7 @@ impl LaneOp {
             LaneOp::DeleteOffset { .. } => 4,
             LaneOp::FencePartition { .. } => 5,
             LaneOp::RetireSession { .. } => 6,
+            LaneOp::AdvanceStart { .. } => 7,
         }
     }
 }
@@ -350,6 +372,9 @@ mod tests {
             (any_key(), any_identity(), any_consumer())
                 .prop_map(|(key, identity, consumer)| LaneOp::DeleteOffset { key, identity, consumer }),
             any_key().prop_map(|key| LaneOp::FencePartition { key }),
+            (any_key(), any_identity(), any::<u64>()).prop_map(|(key, identity, start)| {
+                LaneOp::AdvanceStart { key, identity, start: Offset(start) }
+            }),
             (any::<u128>(), any::<u64>()).prop_map(|(client, session)| LaneOp::RetireSession {
                 session: SessionKey { client: ClientId(client), session: SessionEpoch(session) },
             }),

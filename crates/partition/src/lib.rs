@@ -3,8 +3,8 @@
 //! admission must see both. The crate names no runtime and reads no clock.
 //!
 //! Reading order: [`lane_op`] (what a lane's log holds), [`offsets`], [`receipts`] and [`producers`] (what a partition
-//! remembers beside its messages), [`partition`] (one partition), [`lane`] (all of a lane), [`checkpoint`] (the lane as
-//! bytes), [`invariants`].
+//! remembers beside its messages), [`segments`] (what retention removes), [`partition`] (one partition), [`lane`] (all
+//! of a lane), [`checkpoint`] (the lane as bytes), [`invariants`].
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
@@ -18,6 +18,7 @@ pub mod offsets;
 pub mod partition;
 pub mod producers;
 pub mod receipts;
+pub mod segments;
 mod staged;
 
 #[cfg(test)]
@@ -31,3 +32,4 @@ pub use lane::{Applied, ApplyError, LaneLimits, LaneState};
 pub use lane_op::{LaneOp, PartitionSettings, StoreMode};
 pub use offsets::{AutoCommit, FenceToken};
 pub use partition::{BatchStamp, Partition};
+pub use segments::{RetentionPlan, RetentionPolicy, Segment, Segments};

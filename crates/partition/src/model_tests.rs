@@ -16,6 +16,8 @@ use super::*;
 
 const LIMITS: LaneLimits = LaneLimits { consumer_offsets_max: 3, sessions_max: 64, producers_max: 4 };
 const MODEL_SESSIONS: u64 = 3;
+/// A few batches of a few small messages.
+const SEGMENT_BYTES: u64 = 1_000;
 
 fn key(number: u32) -> PartitionKey {
     PartitionKey { incarnation: Incarnation(100), partition: PartitionId(number) }
@@ -33,7 +35,7 @@ fn open(number: u32) -> LaneOp {
         settings: PartitionSettings {
             durability: Durability::Persisted,
             offset_durability: Durability::Replicated,
-            segment_bytes: 1 << 20,
+            segment_bytes: SEGMENT_BYTES,
         },
     }
 }
@@ -64,8 +66,43 @@ struct Entry {
 struct Model {
     /// The op that appended each message.
     messages: Vec<u64>,
+    /// The first message that is retained.
+    start: u64,
+    /// Messages and bytes of each batch, from the first ever.
+    batches: Vec<(u64, u64)>,
     offsets: BTreeMap<ConsumerKey, u64>,
     receipts: BTreeMap<Identity, Receipt>,
+}
+
+impl Model {
+    /// Where each segment that was ever sealed ends, and the bytes up to there: each batch is added to the last segment,
+    /// and the one that fills it is its last.
+    fn sealed(&self) -> Vec<(u64, u64)> {
+        let (mut ends, mut end, mut total, mut filled) = (Vec::new(), 0, 0, 0);
+        for (messages, bytes) in &self.batches {
+            (end, total, filled) = (end + messages, total + bytes, filled + bytes);
+            if filled >= SEGMENT_BYTES {
+                ends.push((end, total));
+                filled = 0;
+            }
+        }
+        ends
+    }
+
+    /// Where the log starts after a delete of the oldest `count` segments.
+    fn start_after(&self, count: u32) -> Option<u64> {
+        let barrier = self.offsets.values().min();
+        let free = |end: &u64| *end > self.start && barrier.is_none_or(|barrier| barrier + 1 >= *end);
+        let ends = self.sealed().into_iter().map(|(end, _)| end).filter(|end| *end > self.start);
+        ends.take_while(free).take(count as usize).last()
+    }
+
+    /// Bytes that are retained.
+    fn bytes(&self) -> u64 {
+        let total: u64 = self.batches.iter().map(|(_, bytes)| bytes).sum();
+        let removed = self.sealed().into_iter().filter(|(end, _)| *end <= self.start).map(|(_, bytes)| bytes);
+        total - removed.max().unwrap_or(0)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +111,7 @@ enum Step {
     Store { partition: u32, session: u64, consumer: u64, offset: u64 },
     Delete { partition: u32, session: u64, consumer: u64 },
     Read { partition: u32, consumer: u64, count: u32 },
+    DeleteSegments { partition: u32, session: u64, count: u32 },
     Commit { ops: usize },
     Flush { partition: u32, keep: u64 },
     Restart { finish_checkpoint: bool },
@@ -166,7 +204,8 @@ impl World {
             Ok(
                 LaneOp::AppendBatch { key: other, identity: Some(who), .. }
                 | LaneOp::StoreOffset { key: other, identity: Some(who), .. }
-                | LaneOp::DeleteOffset { key: other, identity: Some(who), .. },
+                | LaneOp::DeleteOffset { key: other, identity: Some(who), .. }
+                | LaneOp::AdvanceStart { key: other, identity: Some(who), .. },
             ) if other == key(number) && who == *identity => Some(entry.op),
             _ => None,
         })
@@ -216,7 +255,7 @@ impl World {
     fn read(&mut self, number: u32, consumer: u64, count: u32) {
         let consumer = ConsumerKey::number(ConsumerKind::Consumer, consumer);
         let (op, clock) = (self.op(), Nanos(self.clock));
-        let messages = self.model[&number].messages.clone();
+        let (messages, retained) = (self.model[&number].messages.clone(), self.model[&number].start);
         let partition = self.partition(number);
         let token = partition.fence_token(&consumer, clock).unwrap();
         let limits = ReadLimits { messages: count, record_bytes: u64::MAX };
@@ -229,7 +268,7 @@ impl World {
             })
             .map(|id| (id >> 32) as u64)
             .collect();
-        let start = (token.start.0 as usize).min(messages.len());
+        let start = (token.start.0.max(retained) as usize).min(messages.len());
         let end = (start + count as usize).min(messages.len());
         assert_eq!(got, messages[start..end]);
         let Some(last) = selection.last else { return };
@@ -244,6 +283,21 @@ impl World {
             Ok(AutoCommit::Covered) => panic!("a next read returned what was stored"),
             Err(status) => assert_eq!(status, Status::TooManyConsumerOffsets),
         }
+    }
+
+    fn delete_segments(&mut self, number: u32, session: u64, count: u32) {
+        let identity = self.request(session, false);
+        let op = self.op();
+        let clock = Micros(self.clock);
+        let expected = self.model[&number].start_after(count);
+        let partition = self.partition(number);
+        assert_eq!(partition.admit_delete_segments(&identity, clock), Admit::New);
+        let start = partition.plan_delete_segments(count);
+        assert_eq!(start.map(|start| start.0), expected);
+        let Some(start) = start else { return };
+        partition.stage_delete_segments(op, identity);
+        let (key, identity) = (key(number), Some(identity));
+        self.propose(&LaneOp::AdvanceStart { key, identity, start }, Bytes::new());
     }
 
     fn commit(&mut self, ops: usize) {
@@ -265,6 +319,14 @@ impl World {
                 assert_eq!(receipt.base_offset.0, model.messages.len() as u64);
                 model.messages.extend((0..receipt.message_count).map(|_| receipt.op.0));
                 assert_eq!(head.0 + 1, model.messages.len() as u64);
+                let bytes = self.journal[self.applied - 1].batch.len() as u64;
+                model.batches.push((u64::from(receipt.message_count), bytes));
+                (key, identity, receipt)
+            }
+            Applied::StartAdvanced { key, identity, receipt, start } => {
+                let model = self.model.get_mut(&key.partition.0).unwrap();
+                assert!(start.0 >= model.start, "the start went back");
+                model.start = start.0;
                 (key, identity, receipt)
             }
             Applied::OffsetStored { key, identity, receipt } => (key, identity, receipt),
@@ -309,12 +371,16 @@ impl World {
         let flushed: Vec<_> = draft.to_flush().map(|(key, head, _)| (key, head)).collect();
         for (key, head) in &flushed {
             draft.set_segments(*key, Bytes::copy_from_slice(&head.0.to_le_bytes()));
-            if finish_checkpoint {
+            // One before, one after more ops: those may remove what was on its way to its segment.
+            if finish_checkpoint && key.partition.0 == 0 {
                 self.lane.get_mut(*key).unwrap().flushed(*head);
             }
         }
         self.commit(2);
         if finish_checkpoint {
+            for (key, head) in &flushed {
+                self.lane.get_mut(*key).unwrap().flushed(*head);
+            }
             self.checkpoint = Some(draft.finish());
         }
         // Proposals that were not committed are lost with the process.
@@ -347,7 +413,11 @@ impl World {
         assert!(invariants::lane(&self.lane));
         for (number, model) in &self.model {
             let partition = self.lane.get(key(*number)).unwrap();
-            assert_eq!(partition.messages(), model.messages.len() as u64);
+            assert_eq!(partition.messages(), model.messages.len() as u64 - model.start);
+            assert_eq!(partition.retained_start().0, model.start);
+            assert_eq!(partition.size_bytes(), model.bytes());
+            let sealed = model.sealed().into_iter().filter(|(end, _)| *end > model.start).count();
+            assert_eq!(partition.spans().count(), sealed + 1);
             assert_eq!(partition.head().map(|head| head.0), (model.messages.len() as u64).checked_sub(1));
             let committed: BTreeMap<ConsumerKey, u64> = partition
                 .offsets()
@@ -383,6 +453,9 @@ impl World {
             }
             Step::Delete { partition, session, consumer } => self.delete(partition, session, consumer),
             Step::Read { partition, consumer, count } => self.read(partition, consumer, count),
+            Step::DeleteSegments { partition, session, count } => {
+                self.delete_segments(partition, session, count);
+            }
             Step::Commit { ops } => self.commit(ops),
             Step::Flush { partition, keep } => self.flush(partition, keep),
             Step::Restart { finish_checkpoint } => self.restart(finish_checkpoint),
@@ -404,6 +477,8 @@ fn any_step() -> impl Strategy<Value = Step> {
             .prop_map(|(partition, session, consumer, offset)| Step::Store {
                 partition, session, consumer, offset,
             }),
+        1 => (partition.clone(), session.clone(), 1_u32..3)
+            .prop_map(|(partition, session, count)| Step::DeleteSegments { partition, session, count }),
         1 => (partition.clone(), session, 0_u64..5)
             .prop_map(|(partition, session, consumer)| Step::Delete { partition, session, consumer }),
         4 => (partition.clone(), 0_u64..5, 1_u32..6)
@@ -457,7 +532,7 @@ proptest! {
     fn any_body_with_a_good_checksum_decodes_or_is_refused(
         body in prop::collection::vec(any::<u8>(), 0..200),
     ) {
-        let mut bytes = b"LWLC\x01\x00".to_vec();
+        let mut bytes = b"LWLC\x02\x00".to_vec();
         bytes.extend_from_slice(&body);
         let checksum = xxhash_rust::xxh3::xxh3_64(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());

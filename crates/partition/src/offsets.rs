@@ -265,6 +265,15 @@ impl StoredOffsets {
         self.entries.iter().filter_map(|(key, entry)| Some((key, entry.committed?)))
     }
 
+    /// The lowest offset that a consumer or a consumer group has committed: what lies above it is not read yet. External
+    /// groups keep nothing. Source: resources specification, section 8.2.
+    pub fn barrier(&self) -> Option<Offset> {
+        self.iter_committed()
+            .filter(|(consumer, _)| consumer.kind != ConsumerKind::External)
+            .map(|(_, offset)| offset)
+            .min()
+    }
+
     /// Appends the committed offsets: `count u32`, then `key, offset u64` each.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_count(self.iter_committed().count());

@@ -191,3 +191,19 @@ fn next_start_of_the_last_offset_does_not_exist() {
     offsets.apply_store(Op(1), &external, Offset(u64::MAX), StoreMode::Explicit, Nanos(0));
     assert_eq!(offsets.next_start(&external), Err(StartError::NoNext));
 }
+
+/// S81: what a group that is managed elsewhere has stored keeps no segments.
+#[test]
+fn lowest_offset_of_consumers_and_groups_is_the_barrier() {
+    let mut offsets = StoredOffsets::new(10);
+    assert_eq!(offsets.barrier(), None);
+    let mut store = |kind, number, offset| {
+        let key = ConsumerKey::number(kind, number);
+        offsets.apply_store(Op(1), &key, Offset(offset), StoreMode::Explicit, Nanos(0));
+        offsets.barrier().map(|barrier| barrier.0)
+    };
+    assert_eq!(store(ConsumerKind::External, 1, 2), None);
+    assert_eq!(store(ConsumerKind::Group, 1, 9), Some(9));
+    assert_eq!(store(ConsumerKind::Consumer, 1, 5), Some(5));
+    assert_eq!(store(ConsumerKind::Consumer, 2, 7), Some(5));
+}

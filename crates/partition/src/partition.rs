@@ -13,6 +13,7 @@ use super::lane_op::{PartitionSettings, StoreMode};
 use super::offsets::{AutoCommit, FenceToken, StoredOffsets};
 use super::producers::Producers;
 use super::receipts::Receipts;
+use super::segments::{RetentionPlan, RetentionPolicy, Segment, Segments};
 use super::staged::{Staged, StagedOp};
 
 /// What the owner writes into a batch before it is proposed.
@@ -40,6 +41,8 @@ pub(crate) struct Log {
     /// Those of them that no segment holds yet.
     pub(crate) bytes_unflushed: u64,
     pub(crate) tail: MemoryTail,
+    /// What is retained, cut into segments.
+    pub(crate) spans: Segments,
     /// What storage wants to find again about its segments; opaque here.
     pub(crate) segments: Bytes,
 }
@@ -233,6 +236,11 @@ impl Partition {
         }
     }
 
+    /// What to do with a client's delete of segments.
+    pub fn admit_delete_segments(&self, identity: &Identity, now: Micros) -> Admit {
+        self.admit_request(Some(identity), ReceiptKind::DeleteSegments, now)
+    }
+
     fn admit_request(&self, identity: Option<&Identity>, kind: ReceiptKind, now: Micros) -> Admit {
         let Some(identity) = identity else { return Admit::New };
         match self.staged.in_flight(identity) {
@@ -275,6 +283,11 @@ impl Partition {
     pub fn stage_delete_offset(&mut self, op: Op, identity: Option<Identity>, consumer: &ConsumerKey) {
         self.offsets.stage_delete(consumer);
         self.staged.push(op, identity, StagedOp::Delete { consumer: consumer.clone() });
+    }
+
+    /// A client's delete of segments is about to be proposed. What retention proposes needs no staging.
+    pub fn stage_delete_segments(&mut self, op: Op, identity: Identity) {
+        self.staged.push(op, Some(identity), StagedOp::AdvanceStart);
     }
 
     /// A read returned messages through `last` and commits them. Raises the offset in memory before the reply leaves;
@@ -379,15 +392,29 @@ impl Partition {
         before - self.log.tail.bytes()
     }
 
-    /// Retention removed everything below `start`, `bytes` of batches. Only what segments hold can be removed.
-    pub fn retain_from(&mut self, start: Offset, bytes: u64) {
-        assert!(start >= self.log.retained_start, "retention went back");
-        assert!(start <= self.log.disk_end, "retention passed the segments");
-        self.log.retained_start = start;
-        self.log.bytes_removed += bytes;
-        self.log.tail.drop_while(|batch| batch.end_offset() <= start);
-        assert!(self.log.bytes_removed <= self.log.bytes_total, "retention removed more than was written");
-        debug_assert!(invariants::partition(self));
+    /// Its segments, oldest first.
+    pub fn spans(&self) -> &Segments {
+        &self.log.spans
+    }
+
+    /// Takes over segments that a checkpoint of version 1 did not write down itself. Refused when they are not what the
+    /// log holds.
+    pub fn adopt_spans(&mut self, spans: Segments) -> bool {
+        let covered = spans.cover(self.log.retained_start, self.log.end(), self.size_bytes());
+        if covered {
+            self.log.spans = spans;
+        }
+        covered
+    }
+
+    /// Where a delete of the oldest `count` segments leads; `None` when none may go.
+    pub fn plan_delete_segments(&self, count: u32) -> Option<Offset> {
+        self.log.spans.plan_delete(count, self.offsets.barrier())
+    }
+
+    /// What a policy removes at `now`.
+    pub fn plan_retention(&self, policy: RetentionPolicy, now: Micros) -> RetentionPlan {
+        self.log.spans.plan_retention(policy, self.offsets.barrier(), now)
     }
 
     /// What storage wrote down about its segments at the last checkpoint; opaque here.
@@ -409,7 +436,7 @@ impl Partition {
         base_offset: Offset,
         producer: Option<ProducerSection>,
         bytes: Bytes,
-    ) -> Result<Receipt, ApplyError> {
+    ) -> Result<(Receipt, bool), ApplyError> {
         let batch = StoredBatch::parse(bytes).ok_or(ApplyError::Batch { op, key: self.key })?;
         let end = self.log.end();
         // A batch that came back from a segment already is not appended again, but what it did beside is done.
@@ -434,20 +461,27 @@ impl Partition {
             let Receipt { message_count, timestamp, .. } = receipt;
             self.producers.record(op, &producer, message_count, base_offset, timestamp);
         }
-        if !held {
-            self.append(batch);
-        }
+        let sealed = !held && self.append(batch);
         debug_assert!(invariants::partition(self));
-        Ok(receipt)
+        Ok((receipt, sealed))
     }
 
-    fn append(&mut self, batch: StoredBatch) {
+    /// Adds a batch, and says whether it sealed its segment.
+    fn append(&mut self, batch: StoredBatch) -> bool {
         let bytes = batch.bytes.len() as u64;
+        let span = Segment {
+            base: batch.base_offset,
+            end: batch.end_offset(),
+            bytes,
+            timestamp_last: batch.base_timestamp,
+            sealed: false,
+        };
         self.log.head = Some(batch.last_offset());
         self.log.timestamp_last = batch.base_timestamp;
         self.log.bytes_total += bytes;
         self.log.bytes_unflushed += bytes;
         self.log.tail.push(batch);
+        self.log.spans.append(span, self.settings.segment_bytes)
     }
 
     pub(crate) fn apply_store_offset(
@@ -494,6 +528,50 @@ impl Partition {
         }
     }
 
+    /// Removes the sealed segments that end at or below `start`, also those whose batches are still in memory only:
+    /// how far each replica has written its files is its own affair.
+    pub(super) fn apply_advance_start(
+        &mut self,
+        op: Op,
+        identity: Option<Identity>,
+        start: Offset,
+        clock: Clock,
+    ) -> Receipt {
+        if let Some((start, bytes)) = self.log.spans.advance(start) {
+            self.retain_from(start, bytes);
+        }
+        self.unstage(op);
+        debug_assert!(invariants::partition(self));
+        Receipt {
+            kind: ReceiptKind::DeleteSegments,
+            request: identity.map_or(RequestNumber(0), |identity| identity.request),
+            op,
+            base_offset: self.log.retained_start,
+            message_count: 0,
+            timestamp: clock.timestamp,
+            status: Status::Ok,
+        }
+    }
+
+    fn retain_from(&mut self, start: Offset, bytes: u64) {
+        assert!(start > self.log.retained_start, "retention went back");
+        assert!(start <= self.log.end(), "retention passed the head");
+        self.log.retained_start = start;
+        self.log.bytes_removed += bytes;
+        assert!(self.log.bytes_removed <= self.log.bytes_total, "retention removed more than was written");
+        let disk_end = self.log.disk_end;
+        let mut unflushed = 0;
+        self.log.tail.drop_while(|batch| {
+            let drop = batch.end_offset() <= start;
+            if drop && batch.base_offset >= disk_end {
+                unflushed += batch.bytes.len() as u64;
+            }
+            drop
+        });
+        self.log.bytes_unflushed -= unflushed;
+        self.log.disk_end = disk_end.max(start);
+    }
+
     fn unstage(&mut self, op: Op) {
         match self.staged.take(op) {
             Some(StagedOp::Append { producer_id: Some(producer_id), .. }) => {
@@ -501,7 +579,7 @@ impl Partition {
             }
             Some(StagedOp::Store { consumer }) => self.offsets.unstage_store(&consumer),
             Some(StagedOp::Delete { consumer }) => self.offsets.unstage_delete(&consumer),
-            Some(StagedOp::Append { producer_id: None, .. }) | None => {}
+            Some(StagedOp::Append { producer_id: None, .. } | StagedOp::AdvanceStart) | None => {}
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) enum StagedOp {
     Store { consumer: ConsumerKey },
     /// Deletes an offset.
     Delete { consumer: ConsumerKey },
+    /// Deletes segments.
+    AdvanceStart,
 }
 
 /// The proposed ops of one partition.

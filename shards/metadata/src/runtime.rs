@@ -10,7 +10,7 @@ use laneway_metadata::{
 };
 use laneway_reads::Nanos;
 use laneway_vsr::{Durability, Entry, EntryBody, Replica};
-use laneway_wire::{ClientId, LaneId, Micros, Op, RequestNumber, Status, UserId};
+use laneway_wire::{ClientId, LaneId, Micros, Op, RequestNumber, Status, StreamId, TopicId, UserId};
 
 use crate::lifetimes::Lifetimes;
 use crate::settling::{self, Settling, ShardPart, ShardWork};
@@ -32,6 +32,8 @@ pub enum Effect<T> {
         /// What it has to do.
         work: ShardWork,
     },
+    /// The limits of this topic or the number of its partitions changed: segments of it may have to go.
+    TopicChanged(StreamId, TopicId),
     /// These sessions are over: unbind their connections, refuse their parked reads.
     SessionsEnded(Vec<SessionId>),
     /// Answer a request.
@@ -331,6 +333,9 @@ impl<T> MetadataLane<T> {
                     let session = SessionId { client, epoch: session };
                     self.lifetimes.end(session);
                     ended.push(session);
+                }
+                laneway_metadata::Effect::TopicChanged { stream, topic } => {
+                    self.effects.push_back(Effect::TopicChanged(stream, topic));
                 }
                 _ => {}
             }

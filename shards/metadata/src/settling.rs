@@ -35,7 +35,10 @@ pub fn split(effects: &[Effect], shards: u16) -> BTreeMap<ShardPart, ShardWork> 
             Effect::PartitionDeleted(place) => {
                 work.entry(owner(place.lane, shards)).or_default().fence.push(*place);
             }
-            Effect::SessionStarted { .. } | Effect::SessionEnded { .. } | Effect::GrantsChanged { .. } => {}
+            Effect::TopicChanged { .. }
+            | Effect::SessionStarted { .. }
+            | Effect::SessionEnded { .. }
+            | Effect::GrantsChanged { .. } => {}
         }
     }
     work

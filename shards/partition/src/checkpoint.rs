@@ -10,11 +10,14 @@ use laneway_wire::{LaneId, Op, PartitionKey};
 
 use crate::clock;
 use crate::journal;
-use crate::owner::LaneDraft;
+use crate::owner::{LaneCheckpoint, LaneDraft};
 use crate::shard::Shard;
 
 /// Pause after a rotation that found no space or no descriptor.
 const ROTATE_PAUSE_US: u64 = 500_000;
+
+/// Pause before files that a failed checkpoint could not free are tried again.
+const RETRY_PAUSE_US: u64 = 10_000_000;
 
 /// Everything that one checkpoint covers, frozen in one turn.
 #[derive(Debug)]
@@ -36,13 +39,16 @@ pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), 
         Ok(place) => place,
         Err(error) if writer.is_usable() && error.is_exhausted() => {
             tracing::warn!(%error, "no new journal can be made; the current one goes on");
-            shard.rotate_after.set(clock::now().after_us(ROTATE_PAUSE_US));
+            let again = clock::now().after_us(ROTATE_PAUSE_US);
+            shard.rotate_after.set(again);
+            shard.reclaim.postpone(again);
             return Ok(());
         }
         Err(error) => return Err(error),
     };
     let progress = shard.commit.borrow_mut().rotated(place);
     journal::advance(shard, progress);
+    shard.reclaim.begun();
     let draft = freeze(shard);
     let gone = draft.fenced();
     shard.checkpointing.set(true);
@@ -52,6 +58,7 @@ pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), 
             // The journal still holds everything: nothing is lost, and the next checkpoint tries again.
             tracing::error!(%error, "the checkpoint failed; the journal keeps what it would have freed");
             shard.owner.borrow_mut().keep_fenced(gone);
+            shard.reclaim.want(clock::now().after_us(RETRY_PAUSE_US));
         }
         shard.checkpointing.set(false);
         shard.checkpoint_bell.ring();
@@ -83,10 +90,14 @@ pub async fn complete(shard: &Shard, draft: Draft) -> Result<BTreeMap<LaneId, Op
         covered.insert(LaneId::METADATA, op);
     }
     for lane in lanes {
-        let (lane, op, payload, gone) = shard.owner.borrow().finish_draft(lane);
-        shard.directory.write_checkpoint(lane, op, payload, &shard.counters).await?;
+        let LaneCheckpoint { lane, op, payload, gone, removable } =
+            shard.owner.borrow_mut().finish_draft(lane);
+        if let Err(error) = shard.directory.write_checkpoint(lane, op, payload, &shard.counters).await {
+            shard.owner.borrow_mut().keep_removable(lane, removable);
+            return Err(error);
+        }
         covered.insert(lane, op);
-        let files = shard.owner.borrow_mut().forget(lane, &gone);
+        let files = shard.owner.borrow_mut().forget(lane, &gone, removable);
         shard.segments.remove(files).await?;
     }
     let deletable = {

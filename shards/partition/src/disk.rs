@@ -45,11 +45,25 @@ impl Shard {
     async fn read_for(&self, id: WaiterId) {
         let selector = self.owner.borrow_mut().begin_read(id);
         let Some(mut selector) = selector else { return };
+        let mut trimmed = false;
         let damaged = loop {
+            if trimmed {
+                // A read that has something ends before the gap; one that has nothing begins at the new start.
+                if !selector.selected().is_empty() {
+                    let (now, wall) = (clock::now(), clock::wall());
+                    return self.owner.borrow_mut().finish_partial_read(now, wall, id, selector);
+                }
+                match self.owner.borrow_mut().begin_read(id) {
+                    Some(again) => selector = again,
+                    None => return,
+                }
+                trimmed = false;
+            }
             let step = self.owner.borrow().plan_read(id, &selector, CHUNK_BYTES);
             match step {
                 DiskRead::Gone => return,
                 DiskRead::Done => break None,
+                DiskRead::Trimmed => trimmed = true,
                 DiskRead::Read(plan) => {
                     let file = plan.file;
                     match self.segments.read(plan).await {
@@ -63,6 +77,7 @@ impl Shard {
                             let bytes = chunk.batches.iter().map(|batch| batch.bytes.len() as u64).sum();
                             selector.push_read(chunk.batches.into_iter().map(stored), bytes);
                         }
+                        Err(_) if self.owner.borrow().is_trimmed(id, file) => trimmed = true,
                         Err(error) => break Some(error),
                     }
                 }

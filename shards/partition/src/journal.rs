@@ -72,7 +72,8 @@ async fn write_all(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), 
 }
 
 async fn rotate_if_due(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), StorageError> {
-    if !shard.commit.borrow().rotation_due() || clock::now() < shard.rotate_after.get() {
+    let due = shard.commit.borrow().rotation_due() || shard.reclaim.is_due();
+    if !due || clock::now() < shard.rotate_after.get() {
         return Ok(());
     }
     if shard.checkpointing.get() {

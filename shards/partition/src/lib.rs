@@ -21,10 +21,11 @@ pub mod owner;
 pub mod passwords;
 pub mod process;
 pub mod progress;
+pub mod reclaim;
 pub mod reply;
 pub mod shard;
 
 pub use laneway_partition as core;
 pub use message::{Inbox, Post, ShardId};
-pub use owner::{Owner, RestoredLane};
+pub use owner::{Owner, RestoredLane, RetentionSettings};
 pub use shard::{Shard, ShardSettings};

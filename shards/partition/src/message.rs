@@ -88,6 +88,8 @@ pub enum Message {
     Cancel(Requester),
     /// A connection of another shard ended: drop its deferred reads.
     ConnectionLost(ConnectionId),
+    /// The limits of a topic or the number of its partitions changed: segments of it may have to go.
+    TopicChanged(StreamId, TopicId),
     /// Sessions ended: refuse their deferred reads, forget their receipts.
     SessionsEnded(Vec<SessionId>),
     /// A request showed that its session is over: evict its connection.
@@ -171,6 +173,13 @@ pub enum Work {
         identity: Identity,
         /// The consumer.
         consumer: ConsumerKey,
+    },
+    /// Delete the oldest sealed segments.
+    DeleteSegments {
+        /// Who deletes.
+        identity: Identity,
+        /// How many, at most.
+        count: u32,
     },
     /// Read a consumer's offset.
     GetOffset {
@@ -387,7 +396,7 @@ impl Work {
     /// Whose progress the work changes or follows, if any: such work of one connection runs in order.
     pub fn progress_of(&self) -> Option<&ConsumerKey> {
         match self {
-            Work::Append { .. } => None,
+            Work::Append { .. } | Work::DeleteSegments { .. } => None,
             Work::Poll(poll) => (poll.commit || poll.strategy == Strategy::Next).then_some(&poll.consumer),
             Work::StoreOffset { consumer, .. }
             | Work::DeleteOffset { consumer, .. }

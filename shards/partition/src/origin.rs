@@ -221,7 +221,7 @@ impl Shard {
         };
         let reply_to = self.reply_to(connection, &header);
         connection.begin(header.request, frame.bytes);
-        if operation.is_partition() {
+        if operation.is_partition() || operation == Operation::DeleteSegments {
             self.serve_partition_write(connection, reply_to, binding, operation, frame);
         } else {
             self.serve_metadata_write(reply_to, binding, operation, frame);

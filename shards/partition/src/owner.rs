@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use laneway_reads::{Nanos, WaiterId, WaiterLimits, Waiters};
-use laneway_storage::PartitionLog;
+use laneway_storage::{PartitionLog, SegmentFile};
 use laneway_transport::OutFrame;
 use laneway_vsr::{Effect, Entry, EntryBody, Replica};
 use laneway_wire::reply::{SendConfirmation, put_confirmations, put_rejection, put_success};
-use laneway_wire::{LaneId, Micros, Offset, Op, PartitionKey, Status, StreamId, TopicId};
+use laneway_wire::{LaneId, Micros, Offset, Op, Operation, PartitionKey, Status, StreamId, TopicId};
 
 use crate::calls::CallId;
 use crate::core::{Applied, LaneLimits, LaneOp, LaneState, Receipt, ReceiptKind};
@@ -21,11 +21,14 @@ mod checkpoints;
 mod lifecycle;
 mod offsets;
 mod polls;
+mod retention;
 mod watches;
 
 pub use checkpoints::FlushPart;
-pub use checkpoints::LaneDraft;
+pub use checkpoints::{LaneCheckpoint, LaneDraft};
 pub use polls::{DiskRead, PollJob};
+use retention::Retention;
+pub use retention::RetentionSettings;
 pub use watches::Push;
 use watches::Watches;
 
@@ -44,6 +47,8 @@ pub enum Todo {
     Read(WaiterId),
     /// Everything that a metadata op asked of this shard has committed.
     LifecycleDone(Op),
+    /// Files can go with the next checkpoint: make one soon.
+    Reclaim,
 }
 
 /// A lane on its owner shard.
@@ -56,6 +61,8 @@ pub struct OwnedLane {
     waiting: BTreeMap<Op, Vec<Pending>>,
     /// Partitions that were fenced since the last checkpoint: their files go with the next one.
     fenced: Vec<PartitionKey>,
+    /// Files of segments that were removed since the last checkpoint: they go with the next one.
+    removable: Vec<SegmentFile>,
 }
 
 /// Who waits for an op.
@@ -93,6 +100,7 @@ pub struct Owner {
     backlog: VecDeque<(LaneId, LaneOp, Op)>,
     /// Lifecycle ops of each metadata op that are not committed yet.
     lifecycles: BTreeMap<Op, usize>,
+    retention: Retention,
     todo: VecDeque<Todo>,
     /// Bytes of entries that are on their way through the journal, of all lanes.
     in_flight_bytes: usize,
@@ -101,7 +109,12 @@ pub struct Owner {
 
 impl Owner {
     /// An owner without lanes.
-    pub fn new(limits: LaneLimits, waiters: WaiterLimits, read_bytes_max: u32) -> Self {
+    pub fn new(
+        limits: LaneLimits,
+        waiters: WaiterLimits,
+        read_bytes_max: u32,
+        retention: RetentionSettings,
+    ) -> Self {
         Self {
             lanes: BTreeMap::new(),
             limits,
@@ -111,6 +124,7 @@ impl Owner {
             read_bytes_max,
             backlog: VecDeque::new(),
             lifecycles: BTreeMap::new(),
+            retention: Retention::new(retention),
             todo: VecDeque::new(),
             in_flight_bytes: 0,
             stopping: false,
@@ -155,6 +169,10 @@ impl Owner {
                 let at = Target { lane: request.lane, key: request.key, reply_to: request.reply_to };
                 self.delete_offset(now, wall, at, identity, consumer);
             }
+            Work::DeleteSegments { identity, count } => {
+                let at = Target { lane: request.lane, key: request.key, reply_to: request.reply_to };
+                self.delete_segments(wall, at, identity, count);
+            }
             Work::GetOffset { consumer } => {
                 let at = Target { lane: request.lane, key: request.key, reply_to: request.reply_to };
                 self.get_offset(at, &consumer);
@@ -191,13 +209,11 @@ impl Owner {
                     }
                 };
                 if in_scope {
-                    let sealed = owned.logs.get(&partition.key()).map_or(0, |log| log.segments().len());
                     rows.push(PartitionUsage {
                         stream: partition.stream(),
                         topic: partition.topic(),
                         key: partition.key(),
-                        // A partition has an active segment, be it still in memory.
-                        segments: sealed.max(1) as u32,
+                        segments: u32::try_from(partition.spans().count()).unwrap_or(u32::MAX),
                         head: partition.head(),
                         bytes: partition.size_bytes(),
                         messages: partition.messages(),
@@ -298,16 +314,25 @@ impl Owner {
         owned.replica.handle_applied(op);
         let waiting = owned.waiting.remove(&op).unwrap_or_default();
         match applied {
-            Applied::Appended { key, receipt, .. } => {
+            Applied::Appended { key, receipt, sealed, .. } => {
+                if sealed {
+                    self.may_clean(now, lane, key);
+                }
                 self.answer(waiting, key, receipt);
                 Some(key)
             }
             Applied::OffsetStored { key, receipt, .. } | Applied::OffsetDeleted { key, receipt, .. } => {
+                self.offset_moved(now, lane, key);
+                self.answer(waiting, key, receipt);
+                None
+            }
+            Applied::StartAdvanced { key, receipt, start, .. } => {
+                self.start_advanced(lane, key, start);
                 self.answer(waiting, key, receipt);
                 None
             }
             Applied::Opened { key } => {
-                self.opened(lane, key);
+                self.opened(now, lane, key);
                 self.settle(waiting);
                 None
             }
@@ -320,7 +345,13 @@ impl Owner {
                 for pending in waiting {
                     match pending {
                         Pending::Client { reply_to, .. } => {
-                            self.refuse(reply_to, Status::HistoryUnavailable);
+                            let deletes =
+                                reply_to.echo.header().operation() == Some(Operation::DeleteSegments);
+                            let status = match deletes {
+                                true => Status::PartitionHistoryChanged,
+                                false => Status::HistoryUnavailable,
+                            };
+                            self.refuse(reply_to, status);
                         }
                         Pending::Lifecycle(op) => self.lifecycle_committed(op),
                     }
@@ -353,7 +384,13 @@ impl Owner {
         key: PartitionKey,
         receipt: &Receipt,
     ) {
-        let frame = reply_to.echo.committed(receipt.op, receipt.timestamp, |out| match receipt.kind {
+        let op = match receipt.kind {
+            // Clients take the op of this answer for one of the metadata lane.
+            ReceiptKind::DeleteSegments => self.metadata_op,
+            _ => receipt.op,
+        };
+        let frame = reply_to.echo.committed(op, receipt.timestamp, |out| match receipt.kind {
+            ReceiptKind::DeleteSegments => {}
             ReceiptKind::Append => {
                 let partition = key.partition;
                 let base_offset = receipt.base_offset;

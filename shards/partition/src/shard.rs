@@ -29,12 +29,16 @@ use crate::message::{
 };
 use crate::origin::fetches::Fetches;
 use crate::origin::metadata::Ticket;
-use crate::owner::{Owner, Todo};
+use crate::owner::{Owner, RetentionSettings, Todo};
 use crate::passwords::Passwords;
 use crate::process::Process;
+use crate::reclaim::Reclaim;
 
 /// Age of the process's figures at which they are read again, microseconds. Reading takes a part of a millisecond.
 const PROCESS_US_MAX: u64 = 1_000_000;
+
+/// How long removed segments may wait for others before a checkpoint gives their space back, microseconds.
+const RECLAIM_US: u64 = 1_000_000;
 
 /// Messages that one turn takes from the mailbox, so that connections and the journal get their turn in between.
 const MESSAGES_PER_TURN_MAX: usize = 256;
@@ -89,6 +93,8 @@ pub struct ShardSettings {
     pub passwords: Passwords,
     /// What requests are planned with.
     pub plan: PlanSettings,
+    /// How the cleaner works.
+    pub retention: RetentionSettings,
 }
 
 /// One shard. Made on its thread by the broker, ends with the thread.
@@ -120,6 +126,8 @@ pub struct Shard {
     pub fetches: Fetches,
     /// Earliest next try to rotate the journal, after one that found no space or no descriptor.
     pub rotate_after: Cell<Nanos>,
+    /// When a checkpoint is made for the disk space that it gives back.
+    pub reclaim: Reclaim,
     /// Whether a checkpoint is being made.
     pub checkpointing: Cell<bool>,
     /// Rung when a checkpoint is done.
@@ -168,6 +176,7 @@ impl Shard {
             reads: Reads::default(),
             fetches: Fetches::default(),
             rotate_after: Cell::new(Nanos(0)),
+            reclaim: Reclaim::default(),
             checkpointing: Cell::new(false),
             checkpoint_bell: Signal::default(),
             process: RefCell::default(),
@@ -268,12 +277,16 @@ impl Shard {
     fn earliest_deadline(&self) -> Option<Nanos> {
         let parked = self.owner.borrow().poll_timeout();
         let sessions = self.lane.borrow().as_ref().and_then(|lane| lane.poll_timeout());
-        parked.into_iter().chain(sessions).min()
+        parked.into_iter().chain(sessions).chain(self.reclaim.wanted_at()).min()
     }
 
     fn handle_timeouts(&self) {
         let (now, wall) = (clock::now(), clock::wall());
-        self.owner.borrow_mut().handle_timeout(now, wall);
+        let metadata = self.metadata();
+        self.owner.borrow_mut().handle_timeout(now, wall, &metadata);
+        if self.reclaim.take_due(now) {
+            self.journal_bell.ring();
+        }
         if let Some(lane) = self.lane.borrow_mut().as_mut()
             && lane.poll_timeout().is_some_and(|deadline| deadline <= now)
         {
@@ -300,6 +313,13 @@ impl Shard {
                 self.catch_up();
                 self.fetches.end_sessions(&sessions);
                 self.owner.borrow_mut().handle_sessions_ended(wall, &sessions);
+            }
+            Message::TopicChanged(stream, topic) => {
+                // Published before it was told.
+                self.catch_up();
+                let metadata = self.metadata();
+                let owned = |lane| self.owner_of(lane) == self.settings.id;
+                self.owner.borrow_mut().handle_topic_changed(now, &metadata, (stream, topic), owned);
             }
             Message::Evict { to, reason } => self.evict_here(to, reason),
             Message::Lifecycle { op, work } => self.begin_lifecycle(op, &work),
@@ -373,6 +393,7 @@ impl Shard {
                 self.send(push.to, Class::Reply, news);
             }
             Todo::Read(id) => self.read_segments(id),
+            Todo::Reclaim => self.reclaim.want(clock::now().after_us(RECLAIM_US)),
             Todo::LifecycleDone(op) => {
                 let done = Message::LifecycleDone { op, shard: self.settings.id };
                 self.send(ShardId(0), Class::Control, done);
@@ -392,6 +413,11 @@ impl Shard {
             }
             Effect::Work { op, shard, work } => {
                 self.send(ShardId(shard), Class::Control, Message::Lifecycle { op, work });
+            }
+            Effect::TopicChanged(stream, topic) => {
+                for shard in self.shard_ids() {
+                    self.send(shard, Class::Control, Message::TopicChanged(stream, topic));
+                }
             }
             Effect::SessionsEnded(sessions) => self.sessions_ended(sessions),
             Effect::Answer(ticket, verdict) => self.answer_metadata(ticket, verdict),

@@ -14,6 +14,7 @@ mod parking;
 mod polls;
 mod producers;
 mod resources;
+mod retention;
 mod segments;
 mod sends;
 mod sessions;

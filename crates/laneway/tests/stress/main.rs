@@ -9,5 +9,6 @@ mod load;
 #[allow(dead_code)]
 mod messages;
 mod races;
+mod retention;
 mod serve;
 mod storage;

@@ -134,6 +134,7 @@ impl Metadata {
         }
         let mut topic = Topic::clone(&topic);
         self.partitions_created(at, stream, &mut topic, planned, effects);
+        effects.push(Effect::TopicChanged { stream, topic: topic.id });
         self.streams.update(stream, |stream| stream.topics.replace(topic));
         Ok(ReplyBody::Empty)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use laneway_wire::{Status, UserId};
 
+use super::Effect;
 use crate::metadata::Metadata;
 use crate::names::{Missing, Ref};
 use crate::options::set::OptionRecord;
@@ -35,6 +36,7 @@ impl Metadata {
         topic: &Ref,
         name: Option<&str>,
         changes: &[OptionRecord],
+        effects: &mut Vec<Effect>,
     ) -> Result<ReplyBody, Status> {
         let (stream, topic) = self.managed_topic(user, stream, topic)?;
         let names = &self.stream(stream.0).map_err(Missing::committed_status)?.topics;
@@ -57,6 +59,9 @@ impl Metadata {
             topic.name = name.into();
         }
         topic.options = Arc::new(StoredOptions::new(Scope::Topic, options));
+        if topic.settings != settings {
+            effects.push(Effect::TopicChanged { stream, topic: topic.id });
+        }
         topic.settings = settings;
         self.streams.update(stream, |stream| stream.topics.replace(topic));
         Ok(ReplyBody::Empty)

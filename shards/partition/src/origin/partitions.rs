@@ -5,13 +5,14 @@ use std::rc::Rc;
 use bytes::Buf;
 use laneway_mailbox::Class;
 use laneway_metadata::PartitionPlace;
+use laneway_metadata::names::Missing;
 use laneway_metadata::permissions::Rule;
 use laneway_reads::{Deadlines, DeferredTimes, Requester, SessionKey, Strategy};
 use laneway_wire::batch::verify_producer_batch;
 use laneway_wire::reply::{PartitionRoute, Record};
 use laneway_wire::request::{
-    DeferredPoll, DeleteConsumerOffset, GetConsumerOffset, GetPartitionRoute, PollMessages, SendMessages,
-    StoreConsumerOffset,
+    DeferredPoll, DeleteConsumerOffset, DeleteSegments, GetConsumerOffset, GetPartitionRoute, PollMessages,
+    SendMessages, StoreConsumerOffset,
 };
 use laneway_wire::{
     Consumer, ConsumerKind as WireKind, DecodeError, Frame, Identifier, Micros, Operation, OwnerGeneration,
@@ -35,6 +36,7 @@ enum Need {
     Send,
     Poll,
     Either,
+    Manage,
 }
 
 impl Shard {
@@ -50,6 +52,7 @@ impl Shard {
             Operation::SendMessages => self.plan_send(reply_to, &binding, frame),
             Operation::StoreConsumerOffset => self.plan_store(reply_to, &binding, &frame.body),
             Operation::DeleteConsumerOffset => self.plan_delete(reply_to, &binding, &frame.body),
+            Operation::DeleteSegments => self.plan_delete_segments(reply_to, &binding, &frame.body),
             _ => Err(Status::InvalidCommand),
         };
         self.serve_planned(connection, reply_to, request);
@@ -165,6 +168,20 @@ impl Shard {
             self.find_progress(&reply_to, binding, consumer, (stream, topic, partition))?;
         let identity = identity(reply_to.echo.header(), binding);
         Ok(self.request(reply_to, &place, Work::DeleteOffset { identity, consumer }))
+    }
+
+    /// Names no incarnation: the one that is there now is what the request means, and the owner refuses another.
+    fn plan_delete_segments(
+        &self,
+        reply_to: ReplyTo,
+        binding: &Binding,
+        body: &[u8],
+    ) -> Result<PartitionRequest, Status> {
+        let DeleteSegments { stream, topic, partition, segments_count: count } =
+            DeleteSegments::parse(body).map_err(malformed)?;
+        let place = self.locate(binding, stream, topic, partition, Need::Manage)?;
+        let identity = identity(reply_to.echo.header(), binding);
+        Ok(self.request(reply_to, &place, Work::DeleteSegments { identity, count }))
     }
 
     /// The partition and the key of a change of stored progress.
@@ -341,8 +358,12 @@ impl Shard {
         need: Need,
     ) -> Result<PartitionPlace, Status> {
         let metadata = self.metadata();
-        let (found_stream, found_topic) =
-            metadata.topic(stream, topic).map_err(|missing| missing.admission_status())?;
+        // A change of the topic answers as the metadata lane does.
+        let missing = |missing: Missing| match need {
+            Need::Manage => missing.committed_status(),
+            _ => missing.admission_status(),
+        };
+        let (found_stream, found_topic) = metadata.topic(stream, topic).map_err(missing)?;
         let (stream_id, topic_id) = (found_stream.id, found_topic.id);
         let send = || metadata.permit(binding.user, Rule::Send(stream_id, topic_id));
         let poll = || metadata.permit(binding.user, Rule::Poll(stream_id, topic_id));
@@ -350,11 +371,12 @@ impl Shard {
             Need::Send => send()?,
             Need::Poll => poll()?,
             Need::Either => send().or_else(|_| poll())?,
+            Need::Manage => metadata.permit(binding.user, Rule::ManageTopic(stream_id, topic_id))?,
         }
         if found_topic.partitions_count() == 0 && matches!(need, Need::Send) {
             return Err(Status::NoPartitions);
         }
-        metadata.partition(stream_id.0, topic_id.0, partition).map_err(|missing| missing.admission_status())
+        metadata.partition(stream_id.0, topic_id.0, partition).map_err(missing)
     }
 
     fn request(&self, reply_to: ReplyTo, place: &PartitionPlace, work: Work) -> PartitionRequest {

@@ -17,6 +17,21 @@ pub struct LaneDraft {
     gone: Vec<PartitionKey>,
 }
 
+/// A lane's checkpoint, ready to be written.
+#[derive(Debug)]
+pub struct LaneCheckpoint {
+    /// The lane.
+    pub lane: LaneId,
+    /// The op that it covers.
+    pub op: Op,
+    /// Its bytes.
+    pub payload: Bytes,
+    /// Partitions that it no longer names.
+    pub gone: Vec<PartitionKey>,
+    /// Files of removed segments, which it no longer names either.
+    pub removable: Vec<SegmentFile>,
+}
+
 /// Batches of one partition that have to reach its segments.
 #[derive(Debug)]
 pub struct FlushPart {
@@ -70,7 +85,10 @@ impl Owner {
     /// Where a partition's batches go. None when nothing is known of the partition.
     pub fn plan_flush(&self, lane: LaneId, part: &FlushPart) -> Option<AppendPlan> {
         let log = self.lanes.get(&lane)?.logs.get(&part.key)?;
-        let batches = part.batches.iter().map(|batch| batch.bytes.clone());
+        // Retention may have passed some of them since they were frozen.
+        let stored = log.next_offset();
+        let batches = part.batches.iter().filter(|batch| batch.end_offset() > stored);
+        let batches = batches.map(|batch| batch.bytes.clone());
         let plan = log.plan_append(batches);
         Some(plan.unwrap_or_else(|damage| panic!("partition {}: a batch in memory is {damage}", part.key)))
     }
@@ -79,7 +97,7 @@ impl Owner {
     pub fn note_flushed(&mut self, lane: LaneId, part: &FlushPart, plan: &AppendPlan) {
         let Some(owned) = self.lanes.get_mut(&lane) else { return };
         if let Some(log) = owned.logs.get_mut(&part.key) {
-            log.appended(plan);
+            owned.removable.extend(log.appended(plan));
         }
         if let Some(partition) = owned.state.get_mut(part.key) {
             partition.flushed(part.up_to);
@@ -87,9 +105,11 @@ impl Owner {
     }
 
     /// The bytes of the checkpoint, once everything in it was flushed.
-    pub fn finish_draft(&self, draft: LaneDraft) -> (LaneId, Op, Bytes, Vec<PartitionKey>) {
+    pub fn finish_draft(&mut self, draft: LaneDraft) -> LaneCheckpoint {
         let LaneDraft { lane, mut draft, gone } = draft;
-        if let Some(owned) = self.lanes.get(&lane) {
+        let mut removable = Vec::new();
+        if let Some(owned) = self.lanes.get_mut(&lane) {
+            removable = std::mem::take(&mut owned.removable);
             for (key, log) in &owned.logs {
                 let mut segments = Vec::new();
                 log.encode(&mut segments);
@@ -97,16 +117,29 @@ impl Owner {
             }
         }
         let op = draft.op();
-        (lane, op, Bytes::from(draft.finish()), gone)
+        LaneCheckpoint { lane, op, payload: Bytes::from(draft.finish()), gone, removable }
     }
 
-    /// The checkpoint is durable and does not name these partitions: forgets them, and gives the files to remove.
-    pub fn forget(&mut self, lane: LaneId, gone: &[PartitionKey]) -> Vec<SegmentFile> {
-        let Some(owned) = self.lanes.get_mut(&lane) else { return Vec::new() };
-        gone.iter()
-            .filter_map(|key| owned.logs.remove(key))
-            .flat_map(|log| log.files().collect::<Vec<_>>())
-            .collect()
+    /// The checkpoint is durable: forgets the partitions that it no longer names, and gives the files to remove.
+    pub fn forget(
+        &mut self,
+        lane: LaneId,
+        gone: &[PartitionKey],
+        removable: Vec<SegmentFile>,
+    ) -> Vec<SegmentFile> {
+        let mut files = removable;
+        if let Some(owned) = self.lanes.get_mut(&lane) {
+            let logs = gone.iter().filter_map(|key| owned.logs.remove(key));
+            files.extend(logs.flat_map(|log| log.files().collect::<Vec<_>>()));
+        }
+        files
+    }
+
+    /// The checkpoint was not written: the files of removed segments go with the next one.
+    pub fn keep_removable(&mut self, lane: LaneId, removable: Vec<SegmentFile>) {
+        if let Some(owned) = self.lanes.get_mut(&lane) {
+            owned.removable.extend(removable);
+        }
     }
 
     /// The checkpoint was not made: the files of these partitions go with the next one.

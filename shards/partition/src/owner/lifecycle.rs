@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use laneway_metadata::{Durability as TopicDurability, Metadata, PartitionPlace, SessionId};
-use laneway_reads::SessionKey;
+use laneway_reads::{Nanos, SessionKey};
 use laneway_storage::PartitionLog;
+use laneway_storage::segment::SegmentMeta;
 use laneway_vsr::{Durability, EntryBody, Replica};
 use laneway_wire::{LaneId, Micros, Op, PartitionKey, Status};
 
 use super::{OwnedLane, Owner, Pending, RestoredLane};
-use crate::core::{ApplyError, LaneOp, LaneState, PartitionSettings};
+use crate::core::{ApplyError, LaneOp, LaneState, PartitionSettings, Segment};
 
 /// Bytes that a lifecycle entry takes at most.
 const LIFECYCLE_ENTRY_BYTES_MAX: usize = 128;
@@ -19,6 +20,17 @@ pub fn settings_of(place: &PartitionPlace) -> PartitionSettings {
         durability: durability(place.settings.durability),
         offset_durability: durability(place.settings.consumer_offset_durability),
         segment_bytes: place.settings.segment_size,
+    }
+}
+
+/// A stored segment as the lane counts it.
+fn span(segment: &SegmentMeta) -> Segment {
+    Segment {
+        base: segment.base,
+        end: segment.next,
+        bytes: segment.bytes,
+        timestamp_last: segment.max_timestamp,
+        sealed: segment.sealed,
     }
 }
 
@@ -33,6 +45,16 @@ impl Owner {
     /// Takes over a lane that recovery found, and replays its log.
     pub fn restore(&mut self, lane: LaneId, restored: RestoredLane) -> Result<(), ApplyError> {
         let RestoredLane { mut state, logs, records } = restored;
+        for (key, log) in &logs {
+            if let Some(partition) = state.get_mut(*key)
+                && partition.spans().iter().next().is_none()
+            {
+                let adopted = partition.adopt_spans(log.segments().iter().map(span).collect());
+                if !adopted {
+                    return Err(ApplyError::Segments { key: *key });
+                }
+            }
+        }
         for record in records {
             let laneway_storage::RecoveredRecord { op, timestamp, prefix, batch, .. } = record;
             state.apply(op, timestamp, &prefix, batch, laneway_reads::Nanos(0))?;
@@ -44,6 +66,7 @@ impl Owner {
             logs,
             waiting: std::collections::BTreeMap::new(),
             fenced: Vec::new(),
+            removable: Vec::new(),
         };
         let gone: Vec<PartitionKey> =
             owned.logs.keys().filter(|key| owned.state.get(**key).is_none()).copied().collect();
@@ -56,6 +79,17 @@ impl Owner {
             .collect();
         for (key, segment_bytes) in opened {
             owned.logs.insert(key, PartitionLog::new(key, segment_bytes));
+        }
+        let starts: Vec<_> = owned
+            .state
+            .iter()
+            .map(|partition| (partition.key(), partition.retained_start(), partition.spans().count()))
+            .collect();
+        for (key, start, segments) in starts {
+            owned.remove_below(key, start);
+            if segments > 1 || key.partition.0 == 0 {
+                self.retention.schedule(Nanos(0), lane, key);
+            }
         }
         self.lanes.insert(lane, owned);
         Ok(())
@@ -166,10 +200,14 @@ impl Owner {
         }
     }
 
-    pub(super) fn opened(&mut self, lane: LaneId, key: PartitionKey) {
+    pub(super) fn opened(&mut self, now: Nanos, lane: LaneId, key: PartitionKey) {
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         let segment_bytes = owned.state.get(key).expect("it was just opened").settings().segment_bytes;
         owned.logs.entry(key).or_insert_with(|| PartitionLog::new(key, segment_bytes));
+        if key.partition.0 == 0 {
+            // Nothing can go yet, but a limit that is too small is worth a word.
+            self.retention.schedule(now, lane, key);
+        }
     }
 
     pub(super) fn fenced(&mut self, lane: LaneId, key: PartitionKey) {
@@ -178,8 +216,12 @@ impl Owner {
         }
         // A fetch may have come after the fence was ordered and before it committed.
         self.end_watches_of(key, Status::HistoryUnavailable);
+        self.retention.forget(key);
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         owned.fenced.push(key);
+        if owned.logs.get(&key).is_some_and(|log| !log.segments().is_empty()) {
+            self.todo.push_back(super::Todo::Reclaim);
+        }
     }
 
     fn lane(&mut self, lane: LaneId) {
@@ -190,6 +232,7 @@ impl Owner {
             logs: std::collections::BTreeMap::new(),
             waiting: std::collections::BTreeMap::new(),
             fenced: Vec::new(),
+            removable: Vec::new(),
         });
     }
 }

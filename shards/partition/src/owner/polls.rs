@@ -54,6 +54,8 @@ pub enum DiskRead {
     Read(ReadPlan),
     /// Nothing more on disk is wanted.
     Done,
+    /// Retention removed what comes next while the read was on its way.
+    Trimmed,
     /// The poll is gone.
     Gone,
 }
@@ -213,11 +215,13 @@ impl Owner {
 
     /// The earliest moment at which [`Owner::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.waiters.poll_timeout()
+        let retention = self.retention.poll_timeout().filter(|_| !self.stopping);
+        self.waiters.poll_timeout().into_iter().chain(retention).min()
     }
 
-    /// Ends the waits and requests whose time is over.
-    pub fn handle_timeout(&mut self, now: Nanos, wall: Micros) {
+    /// Ends the waits and requests whose time is over, and removes what retention no longer keeps.
+    pub fn handle_timeout(&mut self, now: Nanos, wall: Micros, metadata: &laneway_metadata::Metadata) {
+        self.clean(now, wall, metadata);
         for expired in self.waiters.take_expired(now, EXPIRED_PER_TURN_MAX) {
             match expired {
                 Expired::Wait(id) => self.evaluate(now, wall, id),
@@ -277,12 +281,21 @@ impl Owner {
         let Some(waiter) = self.waiters.get(id) else { return DiskRead::Gone };
         let job = &waiter.request;
         let Some(log) = self.log(job.lane, job.key) else { return DiskRead::Gone };
+        let retained_start = self.partition(job).map_or(Offset(0), |partition| partition.retained_start());
         let plan = match selector.wants() {
+            Some(Start::Offset(offset)) if offset < retained_start => return DiskRead::Trimmed,
             None => None,
             Some(Start::Offset(offset)) => log.plan_read(offset, chunk_bytes),
             Some(Start::Timestamp(timestamp)) => log.plan_read_timestamp(timestamp, chunk_bytes),
         };
         plan.map_or(DiskRead::Done, DiskRead::Read)
+    }
+
+    /// Whether a segment was removed since it was planned to be read.
+    pub fn is_trimmed(&self, id: WaiterId, file: SegmentFile) -> bool {
+        let Some(waiter) = self.waiters.get(id) else { return false };
+        let job = &waiter.request;
+        self.partition(job).is_some_and(|partition| file.base < partition.retained_start())
     }
 
     /// Keeps an index that a read built on its way.
