@@ -185,6 +185,19 @@ impl Client {
         self.call(Call::of(&request)?).map(drop)
     }
 
+    /// Removes the oldest sealed segments of a partition, at most `count`; less where a consumer has not read them.
+    pub fn delete_segments(
+        &mut self,
+        stream: &Identifier<'_>,
+        topic: &Identifier<'_>,
+        partition: PartitionId,
+        count: u32,
+    ) -> Result<(), ClientError> {
+        let (stream, topic) = (*stream, *topic);
+        let request = request::DeleteSegments { stream, topic, partition, segments_count: count };
+        self.call(Call::of(&request)?).map(drop)
+    }
+
     /// Removes the partitions with the highest ids, with their messages.
     pub fn delete_partitions(
         &mut self,

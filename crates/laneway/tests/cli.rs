@@ -133,6 +133,13 @@ fn streams_and_topics_come_and_go() {
         assert!(client.out("streams show logs --json").contains("\"topics\":[{\"id\":0,\"name\":\"web\""));
 
         client.refused("topics show logs/none", 1, "there is no topic logs/none: ");
+        let said = client.out("topics delete-segments logs/web --partition 2 --all");
+        assert!(said.is_empty(), "what is for people goes to the other stream: {said}");
+        client.refused(
+            "topics delete-segments logs/web --partition 3",
+            1,
+            "there is no partition 3 of topic logs/web: ",
+        );
         client.refused("streams show none", 1, "there is no stream none: ");
         client.refused("topics list none", 1, "there is no stream none: ");
         client.out("topics delete logs/web");

@@ -25,7 +25,7 @@ pub use serve::ServeArgs;
 pub use streams::{CreateStreamArgs, ListStreamsArgs, StreamArgs, StreamsArgs, StreamsCommand};
 pub use tail::{Since, TailArgs, TailFormat, TailStart};
 pub use target::{Target, TargetError, TopicTarget};
-pub use topics::{CreateTopicArgs, ListTopicsArgs, TopicArgs, TopicsArgs, TopicsCommand};
+pub use topics::{CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, TopicArgs, TopicsArgs, TopicsCommand};
 
 /// The process did what was asked.
 pub const EXIT_OK: u8 = 0;

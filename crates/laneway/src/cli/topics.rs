@@ -10,6 +10,7 @@ Examples:
   laneway topics create logs/audit --segment-size '64 MiB' --message-expiry '7 d'
   laneway topics list logs
   laneway topics show logs/web --json
+  laneway topics delete-segments logs/web --partition 0 --count 2
   laneway topics delete logs/web";
 
 /// The topics of a stream.
@@ -29,6 +30,8 @@ pub enum TopicsCommand {
     List(ListTopicsArgs),
     /// Show one topic and its partitions.
     Show(TopicArgs),
+    /// Delete the oldest messages of a partition, by whole segments.
+    DeleteSegments(DeleteSegmentsArgs),
     /// Delete a topic with all its messages.
     Delete(TopicArgs),
 }
@@ -60,6 +63,38 @@ pub struct CreateTopicArgs {
     /// Any other topic option; may be repeated.
     #[arg(long = "option", value_name = "KEY=VALUE")]
     pub options: Vec<String>,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+const DELETE_SEGMENTS_HELP: &str = "\
+A partition is stored in segments. New messages go to the newest one, which is never deleted; a segment that
+has reached the topic's segment_size is sealed, and only sealed ones can go, the oldest first. A stored offset
+of a consumer or a consumer group keeps the segments whose messages it has not passed: ask again when it has.
+Readers that are behind go on at the oldest message that is left; offsets of the others do not change.
+
+Examples:
+  laneway topics show logs/web                                     # how many segments each partition has
+  laneway topics delete-segments logs/web --partition 0            # the oldest one
+  laneway topics delete-segments logs/web --partition 0 --count 5
+  laneway topics delete-segments logs/web --partition 0 --all      # every sealed one";
+
+/// Deletes the oldest sealed segments of one partition.
+#[derive(Debug, Args)]
+#[command(after_help = DELETE_SEGMENTS_HELP)]
+pub struct DeleteSegmentsArgs {
+    /// Stream and topic, by names or ids.
+    #[arg(value_name = "STREAM/TOPIC")]
+    pub topic: TopicTarget,
+    /// The partition.
+    #[arg(long, value_name = "N")]
+    pub partition: u32,
+    /// Most segments that go.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: u32,
+    /// All sealed segments.
+    #[arg(long, conflicts_with = "count")]
+    pub all: bool,
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }

@@ -1,10 +1,10 @@
-//! `laneway topics create|list|show|delete`.
+//! `laneway topics create|list|show|delete-segments|delete`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use laneway_client::{Client, Options, PartitionDetails, TopicDetails, TopicSummary};
-use laneway_wire::Status;
+use laneway_wire::{PartitionId, Status};
 use serde::Serialize;
 
 use super::CommandError;
@@ -12,7 +12,8 @@ use super::connect::{self, identifier};
 use super::output::{Row, Style, counted, moment_text, printable, write_json, write_rows};
 use super::streams::{self, numbers, say};
 use crate::cli::{
-    CreateTopicArgs, ListTopicsArgs, Target, TopicArgs, TopicTarget, TopicsArgs, TopicsCommand,
+    CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, Target, TopicArgs, TopicTarget, TopicsArgs,
+    TopicsCommand,
 };
 
 /// Runs one of the subcommands.
@@ -21,6 +22,7 @@ pub fn topics(args: &TopicsArgs) -> Result<(), CommandError> {
         TopicsCommand::Create(args) => create(args),
         TopicsCommand::List(args) => list(args),
         TopicsCommand::Show(args) => show(args),
+        TopicsCommand::DeleteSegments(args) => delete_segments(args),
         TopicsCommand::Delete(args) => delete(args),
     }
 }
@@ -135,6 +137,39 @@ fn delete(args: &TopicArgs) -> Result<(), CommandError> {
     client.delete_topic(&identifier(&args.topic.stream), &identifier(&args.topic.topic))?;
     say(&format!("deleted topic {}", args.topic));
     Ok(())
+}
+
+fn delete_segments(args: &DeleteSegmentsArgs) -> Result<(), CommandError> {
+    let mut client = connect::sign_in(&args.connection)?;
+    let before = partition(&mut client, args)?;
+    let count = if args.all { u32::MAX } else { args.count };
+    let (stream, topic) = (identifier(&args.topic.stream), identifier(&args.topic.topic));
+    client.delete_segments(&stream, &topic, PartitionId(args.partition), count)?;
+    let after = partition(&mut client, args)?;
+    // Others may write meanwhile: a count that did not fall says nothing.
+    let segments = before.segments_count.saturating_sub(after.segments_count);
+    let of = format!("of partition {} of topic {}", args.partition, args.topic);
+    match segments {
+        0 if before.segments_count <= 1 => {
+            say(&format!("nothing deleted {of}: it has no sealed segment"));
+        }
+        0 => say(&format!(
+            "nothing deleted {of}: stored offsets of consumers keep its {}",
+            counted(u64::from(before.segments_count - 1), "sealed segment")
+        )),
+        _ => say(&format!("deleted {} {of}", counted(segments.into(), "segment"))),
+    }
+    Ok(())
+}
+
+fn partition(client: &mut Client, args: &DeleteSegmentsArgs) -> Result<PartitionDetails, CommandError> {
+    let details = find(client, &args.topic, None)?;
+    details.partitions.into_iter().find(|each| each.id.0 == args.partition).ok_or_else(|| {
+        CommandError::Missing {
+            what: format!("partition {} of topic {}", args.partition, args.topic),
+            hint: format!("see `laneway topics show {}`", args.topic),
+        }
+    })
 }
 
 /// Looks a topic up that must be there. `hint`: what to do when the stream or the topic is not; none: how to find or
