@@ -1,7 +1,9 @@
 //! What a lane's log holds.
 
 use bytes::Bytes;
-use laneway_wire::{LaneId, Micros, Op};
+use laneway_wire::{Micros, Op};
+
+use crate::header::Header;
 
 /// Election number of a lane. Grows with every change of the primary; a lone replica stays in view 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,12 +25,16 @@ pub struct EntryBody {
     pub prefix: Bytes,
     /// The message batch that the operation appends; empty for every other operation.
     pub batch: Bytes,
+    /// The checksum that the batch carries, verified over its bytes by whoever hands the body to the core: the origin
+    /// of a request, the link that received an entry, the scan that read one. 0 without a batch. It stands for the
+    /// batch in the identity of the entry.
+    pub batch_checksum: u64,
 }
 
 impl EntryBody {
     /// An operation without a batch.
     pub fn operation(prefix: impl Into<Bytes>) -> Self {
-        Self { prefix: prefix.into(), batch: Bytes::new() }
+        Self { prefix: prefix.into(), batch: Bytes::new(), batch_checksum: 0 }
     }
 
     /// Bytes of both parts.
@@ -40,16 +46,20 @@ impl EntryBody {
 /// One numbered entry of a lane's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The lane that orders it.
-    pub lane: LaneId,
-    /// Its number, from 1, without gaps.
-    pub op: Op,
-    /// The view in which it was proposed.
-    pub view: View,
-    /// When the primary took it, never before the entry before it.
-    pub timestamp: Micros,
-    /// What an acknowledgement of it means.
-    pub durability: Durability,
+    /// Its place, its name and what names its body.
+    pub header: Header,
     /// What it does.
     pub body: EntryBody,
+}
+
+impl Entry {
+    /// Its number.
+    pub fn op(&self) -> Op {
+        self.header.op
+    }
+
+    /// When the primary took it, always after the entry before it.
+    pub fn timestamp(&self) -> Micros {
+        self.header.timestamp
+    }
 }

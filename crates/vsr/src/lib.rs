@@ -17,13 +17,25 @@ pub mod roster;
 pub mod superblock;
 pub mod vote;
 
+pub mod config;
+pub mod message;
+
+pub mod durability;
+pub mod event;
+
 pub mod invariants;
 pub mod replica;
 
+pub use config::{Config, ConfigError, Timing};
+pub use durability::Barrier;
 pub use entry::{Durability, Entry, EntryBody, View};
+pub use event::{
+    DurableState, Effect, Event, Halt, LogNumber, Moment, ReadPurpose, ReadRequest, SuperblockNumber,
+};
 pub use header::{ClusterId, DiskId, Draft, Epoch, Header, Identity};
+pub use message::{Anchor, Message, Nonce, Progress, StartView, TransferMessage};
 pub use quorum::{QuorumError, Quorums};
-pub use replica::{Effect, Frontier, ProposeError, Replica};
+pub use replica::{Frontier, ProposeError, Replica, Restored};
 pub use roster::{Roster, RosterError};
 pub use superblock::{BootId, Identification, Superblock, SuperblockWriter};
 pub use vote::{CheckpointId, Held, LogTrust, Slot, Vote};

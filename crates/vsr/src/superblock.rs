@@ -142,8 +142,13 @@ pub enum Promise {
     None,
     /// A vote in the view of the record.
     Vote(Vote),
-    /// The head of the log that was decided in `log_view`, downward from its highest op.
-    View(Vec<Header>),
+    /// The log that was decided in `log_view`.
+    View {
+        /// The highest op of that log. Entries above it that are older than the view are leftovers.
+        op_head: Op,
+        /// Its headers, downward from `op_head`, as far as they are needed.
+        headers: Vec<Header>,
+    },
 }
 
 /// What one record holds.
@@ -203,8 +208,9 @@ impl Superblock {
             Promise::Vote(vote) => {
                 vote.is_well_formed() && vote.view == self.view && vote.log_view == self.log_view
             }
-            Promise::View(headers) => {
+            Promise::View { op_head, headers } => {
                 headers.len() <= VOTE_SLOTS_MAX
+                    && headers.first().is_none_or(|header| header.op == *op_head)
                     && self.view == self.log_view
                     && headers.windows(2).all(|pair| pair[0].follows(&pair[1]))
             }

@@ -6,7 +6,7 @@ use laneway_wire::Op;
 use crate::entry::View;
 use crate::header::{HEADER_BYTES, Header, Identity, at, put};
 
-/// Most entries of a lane that may be proposed and not committed. The same on every node: a vote describes each of
+/// Most entries of a lane with several members that may be proposed and not applied. The same on every node: a vote describes each of
 /// them, and the merge bounds the commit point by it.
 pub const WINDOW_OPS_MAX: usize = 256;
 

@@ -122,7 +122,7 @@ impl<T> MetadataLane<T> {
             lifetimes.begin(now, SessionId { client: session.client, epoch: session.epoch });
         }
         Ok(Self {
-            replica: Replica::new(LaneId::METADATA, metadata.applied(), metadata.applied_at()),
+            replica: Replica::alone_in(LaneId::METADATA, metadata.applied(), metadata.applied_at()),
             metadata,
             plan,
             shards,
@@ -263,10 +263,8 @@ impl<T> MetadataLane<T> {
     fn pump_writes(&mut self) {
         while let Some(effect) = self.replica.poll_effect() {
             match effect {
-                laneway_vsr::Effect::Write(entry) => self.effects.push_back(Effect::Write(entry)),
-                laneway_vsr::Effect::Apply(entry) => {
-                    unreachable!("op {} committed without a written entry", entry.op)
-                }
+                laneway_vsr::Effect::Write { entry, .. } => self.effects.push_back(Effect::Write(entry)),
+                other => unreachable!("a proposal of a lone member does nothing but write: {other:?}"),
             }
         }
     }
@@ -275,20 +273,21 @@ impl<T> MetadataLane<T> {
         let mut applied = false;
         while let Some(effect) = self.replica.poll_effect() {
             match effect {
-                laneway_vsr::Effect::Write(entry) => self.effects.push_back(Effect::Write(entry)),
+                laneway_vsr::Effect::Write { entry, .. } => self.effects.push_back(Effect::Write(entry)),
                 laneway_vsr::Effect::Apply(entry) => {
                     self.apply(now, &entry);
                     applied = true;
                 }
+                other => unreachable!("a lone member needs nothing else: {other:?}"),
             }
         }
         debug_assert!(!applied || self.metadata.applied() == self.replica.frontier().commit_min);
     }
 
     fn apply(&mut self, now: Nanos, entry: &Entry) {
-        let op = entry.op;
+        let op = entry.op();
         let command = Command::from_bytes(&entry.body.prefix).expect("this node encoded the command");
-        let outcome = self.metadata.apply(op, entry.timestamp, &command);
+        let outcome = self.metadata.apply(op, entry.timestamp(), &command);
         self.replica.handle_applied(op);
         self.effects.push_back(Effect::Publish(self.metadata.clone()));
         self.note_sessions(now, &outcome.effects);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use laneway_reads::{Nanos, WaiterId, WaiterLimits, Waiters};
 use laneway_storage::{PartitionLog, SegmentFile};
 use laneway_transport::OutFrame;
-use laneway_vsr::{Effect, Entry, EntryBody, Replica};
+use laneway_vsr::{Effect, Entry, EntryBody, Header, Replica};
 use laneway_wire::reply::{SendConfirmation, put_confirmations, put_rejection, put_success};
 use laneway_wire::{LaneId, Micros, Offset, Op, Operation, PartitionKey, Status, StreamId, TopicId};
 
@@ -35,8 +35,8 @@ use watches::Watches;
 /// What a turn of the owner wants done.
 #[derive(Debug)]
 pub enum Todo {
-    /// Append the entry to the journal.
-    Write(Entry),
+    /// Append an entry of a lane to the journal.
+    Write(LaneId, Entry),
     /// Answer a client. No frame ends a cancelled read that gets no answer.
     Answer(ReplyTo, Option<OutFrame>),
     /// Answer a read of a grouped fetch.
@@ -269,10 +269,8 @@ impl Owner {
         let op = owned.replica.propose(wall, durability, body).expect("room was checked in this turn");
         while let Some(effect) = owned.replica.poll_effect() {
             match effect {
-                Effect::Write(entry) => self.todo.push_back(Todo::Write(entry)),
-                Effect::Apply(entry) => {
-                    unreachable!("lane {lane}: op {} committed without a write", entry.op)
-                }
+                Effect::Write { entry, .. } => self.todo.push_back(Todo::Write(lane, entry)),
+                other => unreachable!("a proposal of a lone member does nothing but write: {other:?}"),
             }
         }
         op
@@ -284,12 +282,13 @@ impl Owner {
             let Some(owned) = self.lanes.get_mut(&lane) else { return };
             let Some(effect) = owned.replica.poll_effect() else { break };
             match effect {
-                Effect::Write(entry) => self.todo.push_back(Todo::Write(entry)),
+                Effect::Write { entry, .. } => self.todo.push_back(Todo::Write(lane, entry)),
                 Effect::Apply(entry) => {
                     if let Some(key) = self.apply(now, lane, entry) {
                         advanced.push(key);
                     }
                 }
+                other => unreachable!("a lone member needs nothing else: {other:?}"),
             }
         }
         // Readers wake once for everything that this flush committed.
@@ -303,7 +302,7 @@ impl Owner {
 
     /// Applies one committed entry and answers who waits for it. Gives the partition whose head advanced.
     fn apply(&mut self, now: Nanos, lane: LaneId, entry: Entry) -> Option<PartitionKey> {
-        let Entry { op, timestamp, body, .. } = entry;
+        let Entry { header: Header { op, timestamp, .. }, body } = entry;
         self.in_flight_bytes -= body.bytes();
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         let applied = match owned.state.apply(op, timestamp, &body.prefix, body.batch, now) {

@@ -16,7 +16,7 @@ use laneway_reads::{Nanos, SessionKey, WaiterLimits};
 use laneway_shard_metadata::{Effect, MetadataLane, ShardWork};
 use laneway_storage::{DataDirectory, GroupCommit, Record, SegmentStore, StorageCounters, SyncClass};
 use laneway_transport::{OutFrame, Signal};
-use laneway_vsr::{Durability, Entry};
+use laneway_vsr::{Durability, Entry, Header};
 use laneway_wire::{EvictionReason, LaneId, Micros, Op, Status};
 
 use crate::calls::Calls;
@@ -383,7 +383,7 @@ impl Shard {
 
     fn carry_out(self: &Rc<Self>, todo: Todo) {
         match todo {
-            Todo::Write(entry) => self.write(entry),
+            Todo::Write(lane, entry) => self.write(lane, entry),
             Todo::Answer(to, frame) => self.deliver(to, frame),
             Todo::AnswerFetch(to, call, part) => {
                 self.send(to, Class::Reply, Message::Answer { call, answer: Answer::Read(part) });
@@ -403,7 +403,7 @@ impl Shard {
 
     fn carry_out_metadata(self: &Rc<Self>, effect: Effect<Ticket>) {
         match effect {
-            Effect::Write(entry) => self.write(entry),
+            Effect::Write(entry) => self.write(LaneId::METADATA, entry),
             Effect::Publish(metadata) => {
                 let metadata = Arc::new(metadata);
                 for post in &self.posts[1..] {
@@ -430,8 +430,8 @@ impl Shard {
         }
     }
 
-    fn write(&self, entry: Entry) {
-        let Entry { lane, op, view, timestamp, durability, body } = entry;
+    fn write(&self, lane: LaneId, entry: Entry) {
+        let Entry { header: Header { op, view, timestamp, durability, .. }, body } = entry;
         let class = match durability {
             Durability::Replicated => SyncClass::Replicated,
             Durability::Persisted => SyncClass::Persisted,

@@ -2,20 +2,25 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::{WINDOW_BYTES_MAX, WINDOW_OPS_ALONE_MAX};
+use crate::header::ClusterId;
 
 fn body(bytes: usize) -> EntryBody {
-    EntryBody { prefix: Bytes::from_static(b"op"), batch: Bytes::from(vec![7; bytes]) }
+    EntryBody { prefix: Bytes::from_static(b"op"), batch: Bytes::from(vec![7; bytes]), batch_checksum: 7 }
 }
 
 fn replica() -> Replica {
-    Replica::new(LaneId(3), Op(10), Micros(500))
+    let config = Config::alone(ClusterId(1), LaneId(3));
+    let identity = Identity::root(config.cluster, config.lane);
+    Replica::alone(config, CheckpointId { op: Op(10), identity }, Micros(500))
 }
 
 fn effects(replica: &mut Replica) -> Vec<(bool, Op)> {
     std::iter::from_fn(|| replica.poll_effect())
         .map(|effect| match effect {
-            Effect::Write(entry) => (true, entry.op),
-            Effect::Apply(entry) => (false, entry.op),
+            Effect::Write { entry, .. } => (true, entry.op()),
+            Effect::Apply(entry) => (false, entry.op()),
+            other => panic!("a lone member needs nothing else: {other:?}"),
         })
         .collect()
 }
@@ -52,34 +57,35 @@ fn replicated_entry_waits_for_the_persisted_one_before_it() {
     assert_eq!(effects(&mut replica), [(false, first), (false, second)]);
 }
 
+/// V61.
 #[test]
-fn timestamp_never_goes_back() {
+fn timestamp_always_goes_forward() {
     let mut replica = replica();
-    assert_eq!(replica.next(Micros(400)), (Op(11), Micros(500)));
+    assert_eq!(replica.next(Micros(400)), (Op(11), Micros(501)));
     replica.propose(Micros(900), Durability::Persisted, body(1)).unwrap();
-    assert_eq!(replica.next(Micros(100)), (Op(12), Micros(900)));
+    assert_eq!(replica.next(Micros(100)), (Op(12), Micros(901)));
 }
 
 #[test]
 fn full_pipeline_refuses_and_takes_again_after_apply() {
     let mut replica = replica();
-    for _ in 0..PIPELINE_OPS_MAX {
+    for _ in 0..WINDOW_OPS_ALONE_MAX {
         replica.propose(Micros(600), Durability::Replicated, body(1)).unwrap();
     }
     let refused = replica.propose(Micros(600), Durability::Replicated, body(1));
-    assert!(matches!(refused, Err(ProposeError::Full { ops: PIPELINE_OPS_MAX, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(ProposeError::Full { ops: WINDOW_OPS_ALONE_MAX, .. })), "{refused:?}");
     replica.handle_written(Op(11));
     replica.handle_applied(Op(11));
     assert_eq!(
         replica.propose(Micros(600), Durability::Replicated, body(1)),
-        Ok(Op(11 + PIPELINE_OPS_MAX as u64))
+        Ok(Op(11 + WINDOW_OPS_ALONE_MAX as u64))
     );
 }
 
 #[test]
 fn entry_above_the_byte_limit_travels_alone() {
     let mut replica = replica();
-    replica.propose(Micros(600), Durability::Replicated, body(PIPELINE_BYTES_MAX + 1)).unwrap();
+    replica.propose(Micros(600), Durability::Replicated, body(WINDOW_BYTES_MAX + 1)).unwrap();
     assert!(replica.propose(Micros(600), Durability::Replicated, body(1)).is_err());
 }
 
@@ -140,14 +146,14 @@ proptest! {
             }
             while let Some(effect) = replica.poll_effect() {
                 if let Effect::Apply(entry) = effect {
-                    prop_assert_eq!(entry.op, next_applied);
+                    prop_assert_eq!(entry.op(), next_applied);
                     next_applied = next_applied.next();
-                    let durable = match entry.durability {
+                    let durable = match entry.header.durability {
                         Durability::Persisted => replica.frontier().synced,
                         Durability::Replicated => replica.frontier().written,
                     };
-                    prop_assert!(entry.op <= durable);
-                    to_apply.push_back(entry.op);
+                    prop_assert!(entry.op() <= durable);
+                    to_apply.push_back(entry.op());
                 }
             }
             prop_assert!(invariants::frontiers_ordered(replica.frontier()));

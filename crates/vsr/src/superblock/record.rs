@@ -125,9 +125,10 @@ fn encode_promise(promise: &Promise, block: &mut [u8]) {
             let bytes = vote.encode();
             block[PROMISE..PROMISE + bytes.len()].copy_from_slice(&bytes);
         }
-        Promise::View(headers) => {
+        Promise::View { op_head, headers } => {
             block[288] = 2;
             put(block, 292, (headers.len() as u32).to_le_bytes());
+            put(block, 296, op_head.0.to_le_bytes());
             for (header, place) in headers.iter().zip(block[PROMISE..].chunks_exact_mut(HEADER_BYTES)) {
                 place.copy_from_slice(&header.encode());
             }
@@ -224,7 +225,8 @@ fn parse_promise(block: &[u8]) -> Option<Promise> {
                 return None;
             }
             let headers = bytes.chunks_exact(HEADER_BYTES).take(count).map(Header::parse);
-            headers.collect::<Option<Vec<_>>>().map(Promise::View)
+            let headers = headers.collect::<Option<Vec<_>>>()?;
+            Some(Promise::View { op_head: at(block, 296).map(u64::from_le_bytes).map(Op)?, headers })
         }
         _ => None,
     }

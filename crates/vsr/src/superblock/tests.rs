@@ -356,14 +356,15 @@ fn any_superblock() -> impl Strategy<Value = Superblock> {
                 parent = next.identity;
                 headers.insert(0, next);
             }
-            Promise::View(headers)
+            let op_head = headers.first().map_or(Op(0), |header: &Header| header.op);
+            Promise::View { op_head, headers }
         }),
     ];
     (promise, any::<[u64; 6]>(), any::<[bool; 3]>()).prop_map(|(promise, numbers, flags)| {
         let [a, b, c, d, e, f] = numbers;
         let (view, log_view) = match &promise {
             Promise::Vote(vote) => (vote.view, vote.log_view),
-            Promise::View(_) => (View(a as u32), View(a as u32)),
+            Promise::View { .. } => (View(a as u32), View(a as u32)),
             Promise::None => (View(a as u32 | 7), View(a as u32 & 7)),
         };
         Superblock {

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use laneway_vsr::EntryBody;
-use laneway_wire::batch::{self, ProducerSection};
+use laneway_wire::batch::{self, BatchHeader, ProducerSection};
 use laneway_wire::{Micros, Status, StreamId, TopicId};
 
 use super::{Owner, Pending, Target};
@@ -57,7 +57,12 @@ impl Owner {
             producer,
         };
         owned.waiting.entry(op).or_default().push(client);
-        let body = EntryBody { prefix: Bytes::from(lane_op.encode()), batch: batch.freeze() };
+        let batch_checksum = batch
+            .first_chunk()
+            .and_then(|header| BatchHeader::parse(header).ok())
+            .expect("a stamped batch has its header")
+            .batch_checksum;
+        let body = EntryBody { prefix: Bytes::from(lane_op.encode()), batch: batch.freeze(), batch_checksum };
         let proposed = self.propose(wall, at.lane, durability, body);
         assert!(proposed == op, "the op that was staged is the op that was proposed");
     }

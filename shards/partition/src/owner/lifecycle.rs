@@ -59,7 +59,7 @@ impl Owner {
             let laneway_storage::RecoveredRecord { op, timestamp, prefix, batch, .. } = record;
             state.apply(op, timestamp, &prefix, batch, laneway_reads::Nanos(0))?;
         }
-        let replica = Replica::new(lane, state.applied(), state.timestamp_last());
+        let replica = Replica::alone_in(lane, state.applied(), state.timestamp_last());
         let mut owned = OwnedLane {
             replica,
             state,
@@ -227,7 +227,7 @@ impl Owner {
     fn lane(&mut self, lane: LaneId) {
         let limits = self.limits;
         self.lanes.entry(lane).or_insert_with(|| OwnedLane {
-            replica: Replica::new(lane, Op(0), Micros(0)),
+            replica: Replica::alone_in(lane, Op(0), Micros(0)),
             state: LaneState::new(lane, limits),
             logs: std::collections::BTreeMap::new(),
             waiting: std::collections::BTreeMap::new(),
