@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("laneway-partition", &["laneway-wire", "laneway-vsr", "laneway-reads"]),
     ("laneway-simulator", THE_CORES),
     ("laneway-client", &["laneway-wire"]),
-    ("laneway-storage", &["laneway-wire"]),
+    ("laneway-storage", &["laneway-wire", "laneway-vsr"]),
     ("laneway-transport", &["laneway-wire", "laneway-mailbox"]),
     ("laneway-shard-metadata", &["laneway-wire", "laneway-vsr", "laneway-metadata", "laneway-reads"]),
     ("laneway-shard-partition", BELOW_THE_SHARD),

@@ -106,6 +106,21 @@ pub enum StorageError {
         /// What is wrong there.
         damage: Damage,
     },
+    /// No copy of a lane's superblock can be believed, or it belongs to somebody else.
+    #[error("{path}: {source}")]
+    Superblock {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: laneway_vsr::superblock::OpenError,
+    },
+    /// A superblock does not hold what was written to it, or could not be written for too long. A replica that cannot
+    /// write down what it promises must not go on.
+    #[error("{path} cannot be written")]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file system has no room. Nothing of this write counts as done; it may be tried again.
     #[error("cannot {operation} {path}: no space left")]
     OutOfSpace {

@@ -114,10 +114,32 @@ pub fn checkpoint_path(root: &Path, lane: LaneId) -> PathBuf {
     root.join(LANES).join(format!("{}.checkpoint", lane.0))
 }
 
-/// Reads the name of a checkpoint; `None` when it is not one of ours.
-pub fn parse_checkpoint(name: &str) -> Option<LaneId> {
-    let lane = LaneId(name.strip_suffix(".checkpoint")?.parse().ok()?);
-    (format!("{}.checkpoint", lane.0) == name).then_some(lane)
+/// Path of a lane's superblock.
+pub fn superblock_path(root: &Path, lane: LaneId) -> PathBuf {
+    root.join(LANES).join(format!("{}.superblock", lane.0))
+}
+
+/// A file of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LaneFile {
+    /// Its state as of one op.
+    Checkpoint(LaneId),
+    /// Its view, its votes and what else it must remember.
+    Superblock(LaneId),
+}
+
+impl LaneFile {
+    /// Reads a file name; `None` when it is not one of ours.
+    pub fn parse(name: &str) -> Option<LaneFile> {
+        let (lane, kind) = name.split_once('.')?;
+        let lane = LaneId(lane.parse().ok()?);
+        let file = match kind {
+            "checkpoint" => LaneFile::Checkpoint(lane),
+            "superblock" => LaneFile::Superblock(lane),
+            _ => return None,
+        };
+        (format!("{}.{kind}", lane.0) == name).then_some(file)
+    }
 }
 
 /// The path under which a file is written before it is renamed to its own.
@@ -140,7 +162,8 @@ mod tests {
         let segment = SegmentFile { partition, base: Offset(100) };
         assert_eq!(segment.to_string(), "7-2-00000000000000000100.segment");
         assert_eq!(SegmentFile::parse(&segment.to_string()), Some(segment));
-        assert_eq!(parse_checkpoint("12.checkpoint"), Some(LaneId(12)));
+        assert_eq!(LaneFile::parse("12.checkpoint"), Some(LaneFile::Checkpoint(LaneId(12))));
+        assert_eq!(LaneFile::parse("12.superblock"), Some(LaneFile::Superblock(LaneId(12))));
     }
 
     #[test]
@@ -151,7 +174,7 @@ mod tests {
         for name in ["07-2-00000000000000000100.segment", "7-2-100.segment", "7-2.segment"] {
             assert_eq!(SegmentFile::parse(name), None, "{name}");
         }
-        assert_eq!(parse_checkpoint("012.checkpoint"), None);
-        assert_eq!(parse_checkpoint("1.checkpoint.tmp"), None);
+        assert_eq!(LaneFile::parse("012.checkpoint"), None);
+        assert_eq!(LaneFile::parse("1.checkpoint.tmp"), None);
     }
 }

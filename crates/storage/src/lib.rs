@@ -15,7 +15,7 @@ pub mod driver;
 
 mod fields;
 
-pub use driver::{DataDirectory, JournalWriter, SegmentStore, StorageCounters};
+pub use driver::{DataDirectory, JournalWriter, SegmentStore, StorageCounters, SuperblockFile};
 pub use error::{Damage, StorageError};
 pub use journal::{GroupCommit, GroupLimits, Progress, Record, RecoveredRecord, SyncClass, WriteGroup};
 pub use layout::{JournalName, SegmentFile};

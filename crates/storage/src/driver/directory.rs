@@ -16,7 +16,7 @@ use crate::{
     checkpoint,
     error::StorageError,
     journal::header::BootId,
-    layout::{self, FANOUT, JournalName},
+    layout::{self, FANOUT, JournalName, LaneFile},
     version::{DiskId, FORMAT, Version},
 };
 
@@ -31,9 +31,10 @@ struct Inner {
     path: PathBuf,
     version: Version,
     boot: BootId,
-    /// Journals and checkpoints found at open, sorted.
+    /// Files found at open, sorted.
     journals: Vec<JournalName>,
     checkpoints: Vec<LaneId>,
+    superblocks: Vec<LaneId>,
     /// Closed last, which releases the lock.
     _lock: File,
 }
@@ -65,10 +66,16 @@ impl DataDirectory {
             remove_temporaries(&directory)?;
         }
         let journals = list(&path.join(layout::JOURNAL), JournalName::parse)?;
-        let checkpoints = list(&path.join(layout::LANES), layout::parse_checkpoint)?;
+        let (mut checkpoints, mut superblocks) = (Vec::new(), Vec::new());
+        for file in list(&path.join(layout::LANES), LaneFile::parse)? {
+            match file {
+                LaneFile::Checkpoint(lane) => checkpoints.push(lane),
+                LaneFile::Superblock(lane) => superblocks.push(lane),
+            }
+        }
         let boot = boot_id();
         Ok(DataDirectory {
-            inner: Arc::new(Inner { path, version, boot, journals, checkpoints, _lock: lock }),
+            inner: Arc::new(Inner { path, version, boot, journals, checkpoints, superblocks, _lock: lock }),
         })
     }
 
@@ -95,6 +102,11 @@ impl DataDirectory {
     /// Lanes that had a checkpoint when it was opened.
     pub fn checkpoints(&self) -> &[LaneId] {
         &self.inner.checkpoints
+    }
+
+    /// Lanes that had a superblock when it was opened.
+    pub fn superblocks(&self) -> &[LaneId] {
+        &self.inner.superblocks
     }
 
     /// The sequence of this run's first journals: above every sequence that is there, of any shard.

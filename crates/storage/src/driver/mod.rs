@@ -12,6 +12,7 @@ mod journal_writer;
 mod reconcile;
 mod recovery;
 mod segment_store;
+mod superblock;
 
 pub use counters::{StorageCounters, StorageCounts};
 pub use directory::DataDirectory;
@@ -19,3 +20,4 @@ pub use journal_writer::{JournalWriter, WriteFailure};
 pub use reconcile::ReconcileReport;
 pub use recovery::{Recovery, TornTail};
 pub use segment_store::{DESCRIPTORS_MAX, SegmentStore};
+pub use superblock::SuperblockFile;
