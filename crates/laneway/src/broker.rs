@@ -19,7 +19,7 @@ use laneway_metadata::{Metadata, limits};
 use laneway_reads::WaiterLimits;
 use laneway_shard_metadata::MetadataLane;
 use laneway_shard_partition::core::LaneLimits;
-use laneway_shard_partition::passwords::Passwords;
+use laneway_shard_partition::passwords::{Methods, Passwords};
 use laneway_shard_partition::shard::NodeAddress;
 use laneway_shard_partition::{RestoredLane, RetentionSettings, ShardId, ShardSettings, clock};
 use laneway_storage::{DataDirectory, GroupLimits, StorageCounters, StorageError};
@@ -457,7 +457,15 @@ fn warn_of_fixed_settings(metadata: &Metadata, config: &Config) {
 /// Threads that check passwords: half of the cores, at most four. A check takes 19 MiB and some ten milliseconds.
 fn check_passwords(verifier: Verifier, cores: usize) -> Result<Passwords, StartError> {
     let check = move |password: &str, stored: Option<&str>| verifier.verify(password, stored);
-    Passwords::start(cores.div_ceil(2).min(4), Arc::new(check))
+    let hash = |password: &str| match passwords::hash(password) {
+        Ok(hash) => Some(hash),
+        Err(error) => {
+            tracing::error!(%error, "a password could not be hashed");
+            None
+        }
+    };
+    let methods = Methods { check: Arc::new(check), hash: Arc::new(hash) };
+    Passwords::start(cores.div_ceil(2).min(4), methods)
         .map_err(|source| StartError::Io { what: "start a thread for password checks", source })
 }
 

@@ -228,17 +228,11 @@ impl Planner<'_> {
     pub fn update_user(
         &self,
         user: Identifier<'_>,
+        reset: ResetNames<'_>,
         set: Options<'_>,
-        reset: &[&str],
     ) -> Result<Mutation, Refusal> {
-        let current = self.metadata.users().find(user).map(|user| user.options.set().clone());
-        let patch = admit_update(
-            Scope::User,
-            &RawOption::of_block(set),
-            reset,
-            &current.unwrap_or_default(),
-            &self.settings.option_defaults,
-        )?;
+        let current = self.metadata.users().find(user).ok().map(|user| user.options.set());
+        let patch = self.admit_update(Scope::User, reset, set, current)?;
         let (mut username, mut status) = (None, None);
         for (key, text) in patch.columns {
             match key {

@@ -297,6 +297,12 @@ impl<T> Waiters<T> {
         self.finish_all(ids)
     }
 
+    /// Removes the requests that something rare concerns, which no index lists. Looks at every pending request.
+    pub fn remove_matching(&mut self, concerned: impl Fn(&Waiter<T>) -> bool) -> Vec<Waiter<T>> {
+        let ids = self.waiters.iter().filter(|(_, waiter)| concerned(waiter)).map(|(id, _)| *id).collect();
+        self.finish_all(ids)
+    }
+
     /// Removes everything, for a shutdown. Each is owed [`Status::TransientNotAccepted`].
     pub fn drain(&mut self) -> Vec<Waiter<T>> {
         let ids = self.waiters.keys().copied().collect();

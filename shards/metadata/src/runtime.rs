@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use laneway_metadata::planner::{PlanSettings, Planner};
 use laneway_metadata::sessions::{Admit, EndReason};
 use laneway_metadata::{
-    Answer, Command, CommandError, CreateRoot, EndSessions, Metadata, Mutation, Register, RequestIdentity,
-    SessionId, limits,
+    Answer, Command, CommandError, CreateRoot, EndSessions, ExpireTokens, Metadata, Mutation, Register,
+    RequestIdentity, SessionId, limits,
 };
 use laneway_reads::Nanos;
 use laneway_vsr::{Durability, Entry, EntryBody, Replica};
@@ -36,6 +36,8 @@ pub enum Effect<T> {
     TopicChanged(StreamId, TopicId),
     /// These sessions are over: unbind their connections, refuse their parked reads.
     SessionsEnded(Vec<SessionId>),
+    /// A user may do something else: look at its reads that wait again.
+    GrantsChanged(UserId),
     /// Answer a request.
     Answer(T, Verdict),
 }
@@ -92,6 +94,8 @@ pub struct MetadataLane<T> {
     requests: BTreeMap<(ClientId, RequestNumber), Op>,
     settling: Settling<(T, Verdict)>,
     lifetimes: Lifetimes,
+    /// Whether an op that removes tokens is on its way.
+    expiring: bool,
     effects: VecDeque<Effect<T>>,
 }
 
@@ -130,6 +134,7 @@ impl<T> MetadataLane<T> {
             requests: BTreeMap::new(),
             settling: Settling::default(),
             lifetimes,
+            expiring: false,
             effects: VecDeque::new(),
         })
     }
@@ -165,7 +170,9 @@ impl<T> MetadataLane<T> {
         }
         let sessions = self.metadata.sessions();
         match sessions.admit(identity.client, identity.session, identity.request, identity.request_checksum) {
-            Admit::New => self.propose(now, &Command::Request(identity, mutation), Some(key), ticket),
+            Admit::New => {
+                self.propose(now, &Command::Request(identity, mutation), Some(key), ticket);
+            }
             Admit::Replay(reply) => {
                 let op = reply.op;
                 self.answer_when_settled(
@@ -237,13 +244,28 @@ impl<T> MetadataLane<T> {
         }
     }
 
+    /// When the next token ends; none while those that ended are being removed.
+    pub fn next_token_expiry(&self) -> Option<Micros> {
+        if self.expiring { None } else { self.metadata.users().next_token_expiry() }
+    }
+
+    /// Removes tokens whose time is over. Says whether the lane took the op that does it.
+    pub fn expire_tokens(&mut self, now: Micros, ticket: T) -> bool {
+        let tokens = self.metadata.users().expired_tokens(now, limits::TOKENS_EXPIRED_PER_OP_MAX);
+        if !tokens.is_empty() && !self.expiring {
+            self.expiring = self.propose(now, &Command::ExpireTokens(ExpireTokens { tokens }), None, ticket);
+        }
+        self.expiring
+    }
+
+    /// Says whether the lane took it.
     fn propose(
         &mut self,
         now: Micros,
         command: &Command,
         request: Option<(ClientId, RequestNumber)>,
         ticket: T,
-    ) {
+    ) -> bool {
         let body = EntryBody::operation(command.to_bytes());
         match self.replica.propose(now, Durability::Persisted, body) {
             Ok(op) => {
@@ -252,10 +274,12 @@ impl<T> MetadataLane<T> {
                     self.requests.insert(key, op);
                 }
                 self.pump_writes();
+                true
             }
             Err(_full) => {
                 let verdict = Verdict::Refused(Status::TransientNotAccepted);
                 self.effects.push_back(Effect::Answer(ticket, verdict));
+                false
             }
         }
     }
@@ -288,6 +312,9 @@ impl<T> MetadataLane<T> {
         let op = entry.op();
         let command = Command::from_bytes(&entry.body.prefix).expect("this node encoded the command");
         let outcome = self.metadata.apply(op, entry.timestamp(), &command);
+        if matches!(command, Command::ExpireTokens(_)) {
+            self.expiring = false;
+        }
         self.replica.handle_applied(op);
         self.effects.push_back(Effect::Publish(self.metadata.clone()));
         self.note_sessions(now, &outcome.effects);
@@ -298,7 +325,10 @@ impl<T> MetadataLane<T> {
             self.requests.remove(&key);
         }
         let verdict = verdict(op, outcome.answer);
-        let answers = in_flight.tickets.into_iter().map(|ticket| (ticket, verdict.clone())).collect();
+        // A resend that waited as well is answered as every later one is: what was shown once is not shown twice.
+        let mut verdicts = std::iter::once(verdict.clone()).chain(std::iter::repeat(repeated(verdict)));
+        let answers =
+            in_flight.tickets.into_iter().filter_map(|ticket| Some((ticket, verdicts.next()?))).collect();
         self.settle(op, settling::split(&outcome.effects, self.shards), answers);
     }
 
@@ -325,6 +355,9 @@ impl<T> MetadataLane<T> {
         let mut ended = Vec::new();
         for effect in effects {
             match *effect {
+                laneway_metadata::Effect::GrantsChanged { user } => {
+                    self.effects.push_back(Effect::GrantsChanged(user));
+                }
                 laneway_metadata::Effect::SessionStarted { client, session, .. } => {
                     self.lifetimes.begin(now, SessionId { client, epoch: session });
                 }
@@ -342,6 +375,16 @@ impl<T> MetadataLane<T> {
         if !ended.is_empty() {
             self.effects.push_back(Effect::SessionsEnded(ended));
         }
+    }
+}
+
+/// What a resend of the same request is answered.
+fn repeated(verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Committed { op, answer: Answer::Committed(reply) } => {
+            Verdict::Committed { op, answer: Answer::Replayed(reply) }
+        }
+        other => other,
     }
 }
 

@@ -6,13 +6,15 @@
 //!
 //! Reading order: [`core`] (the partitions of a lane, a crate of its own), [`owner`] (the lanes of this shard, no runtime),
 //! [`message`] (what crosses between shards), [`shard`] (the runtime: one turn after another), [`journal`] and
-//! [`checkpoint`] (what reaches the disk), [`disk`] (reads of segments), [`connections`] and [`origin`] (clients).
+//! [`checkpoint`] (what reaches the disk), [`disk`] (reads of segments), [`connections`] and [`origin`] (clients), [`passwords`] and
+//! [`damping`] (who signs in).
 #![forbid(unsafe_code)]
 
 pub mod calls;
 pub mod checkpoint;
 pub mod clock;
 pub mod connections;
+pub mod damping;
 pub mod disk;
 pub mod journal;
 pub mod message;
@@ -23,6 +25,7 @@ pub mod process;
 pub mod progress;
 pub mod reclaim;
 pub mod reply;
+pub mod secret;
 pub mod shard;
 
 pub use laneway_partition as core;

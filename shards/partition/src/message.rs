@@ -1,9 +1,11 @@
 //! What crosses between shards. Everything is owned: buffers move, nothing is shared.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use laneway_metadata::{Metadata, Register, SessionId};
+use laneway_metadata::permissions::Rule;
+use laneway_metadata::{Metadata, PasswordChange, PasswordHash, Register, SessionId};
 use laneway_reads::{ConnectionId, Deadlines, Requester, SessionKey, Strategy};
 use laneway_shard_metadata::{ShardWork, Verdict};
 use laneway_transport::OutFrame;
@@ -15,6 +17,7 @@ use laneway_wire::{
 
 use crate::calls::CallId;
 use crate::core::{ConsumerKey, FenceToken, Identity};
+use crate::passwords::Checked;
 use crate::reply::Echo;
 
 /// Number of a shard on its node, from 0.
@@ -92,6 +95,8 @@ pub enum Message {
     TopicChanged(StreamId, TopicId),
     /// Sessions ended: refuse their deferred reads, forget their receipts.
     SessionsEnded(Vec<SessionId>),
+    /// A user may do something else from now on: its reads that wait are looked at again.
+    GrantsChanged(UserId),
     /// A request showed that its session is over: evict its connection.
     Evict {
         /// Whose request.
@@ -202,9 +207,35 @@ pub enum PollTo {
     },
 }
 
+/// Whose right a read stands on, from its admission until its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The session.
+    pub session: SessionKey,
+    /// Its user.
+    pub user: UserId,
+    /// The stream that is read.
+    pub stream: StreamId,
+    /// The topic that is read.
+    pub topic: TopicId,
+}
+
+impl Access {
+    /// Whether the read may still be answered.
+    ///
+    /// Errors: [`Status::StaleClient`] when the session is over, [`Status::Unauthorized`] when the permission is gone.
+    pub fn check(&self, metadata: &Metadata) -> Result<(), Status> {
+        let SessionKey { client, session } = self.session;
+        metadata.sessions().live(client, session).ok_or(Status::StaleClient)?;
+        metadata.permit(self.user, Rule::Poll(self.stream, self.topic))
+    }
+}
+
 /// A poll, checked.
 #[derive(Debug)]
 pub struct PollWork {
+    /// What allows it.
+    pub access: Access,
     /// Who reads.
     pub consumer: ConsumerKey,
     /// The identity that an offset stored on the way carries.
@@ -223,8 +254,7 @@ pub struct PollWork {
     pub deadlines: Deadlines,
 }
 
-/// A change that the metadata lane has to order, as the client sent it.
-#[derive(Debug)]
+/// A change that the metadata lane has to order, as the client sent it. `Debug` hides the body, which may hold a password.
 pub struct MetadataRequest {
     /// Where the answer goes.
     pub reply_to: ReplyTo,
@@ -234,6 +264,32 @@ pub struct MetadataRequest {
     pub protocol: ProtocolVersion,
     /// The body of the request.
     pub body: BytesMut,
+    /// What its origin made of the passwords in it.
+    pub prepared: Prepared,
+}
+
+impl fmt::Debug for MetadataRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { reply_to, user, protocol, body, prepared } = self;
+        f.debug_struct("MetadataRequest")
+            .field("reply_to", reply_to)
+            .field("user", user)
+            .field("protocol", protocol)
+            .field("body_bytes", &body.len())
+            .field("prepared", prepared)
+            .finish()
+    }
+}
+
+/// What the origin of a request made of the passwords in it, before anything was ordered.
+#[derive(Debug)]
+pub enum Prepared {
+    /// There are none.
+    Nothing,
+    /// The hash for a new user; none for a caller who may not make users.
+    NewUser(Option<PasswordHash>),
+    /// A change of a password; none when the current one is wrong, or is not the caller's to change.
+    Change(Option<PasswordChange>),
 }
 
 /// A question that one task waits for.
@@ -358,8 +414,8 @@ pub enum Answer {
     Watched(Vec<WatchedTarget>),
     /// To [`Question::Read`].
     Read(Result<ReadPart, Status>),
-    /// Whether a password matches; from the threads that check.
-    Password(bool),
+    /// What became of a password; from the threads that check.
+    Password(Checked),
 }
 
 /// One connection of a shard, for a listing.

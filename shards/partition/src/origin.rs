@@ -20,7 +20,9 @@ pub mod login;
 pub mod metadata;
 mod partitions;
 mod reads;
+mod secrets;
 mod stats;
+mod users;
 
 /// Largest frame of a connection that nobody signed in on: a login fits many times, a stranger reserves little.
 const UNBOUND_FRAME_BYTES_MAX: usize = 16 * 1024;
@@ -36,6 +38,8 @@ enum Step {
     Login(Frame),
     /// Attaches to a session first.
     Bind(Frame),
+    /// Checks and hashes passwords first, so that what follows is ordered behind it.
+    Passwords(ReplyTo, Binding, Operation, Frame),
     /// Ends the connection.
     Close,
 }
@@ -107,6 +111,9 @@ async fn read_frames(shard: &Rc<Shard>, connection: &Rc<Connection>, stream: Tcp
             Step::Bind(frame) => {
                 shard.bind_session(connection, &frame);
                 reader.set_limit(frame_limit(shard, connection));
+            }
+            Step::Passwords(reply_to, binding, operation, frame) => {
+                shard.serve_password_write(connection, reply_to, binding, operation, frame).await;
             }
             Step::Close => return connection.abort(),
         }
@@ -223,6 +230,8 @@ impl Shard {
         connection.begin(header.request, frame.bytes);
         if operation.is_partition() || operation == Operation::DeleteSegments {
             self.serve_partition_write(connection, reply_to, binding, operation, frame);
+        } else if secrets::carries_password(operation) {
+            return Step::Passwords(reply_to, binding, operation, frame);
         } else {
             self.serve_metadata_write(reply_to, binding, operation, frame);
         }

@@ -2,7 +2,9 @@
 //! to be done outside is collected and taken by the shard after each turn.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
+use laneway_metadata::Metadata;
 use laneway_reads::{Nanos, WaiterId, WaiterLimits, Waiters};
 use laneway_storage::{PartitionLog, SegmentFile};
 use laneway_transport::OutFrame;
@@ -92,8 +94,8 @@ pub struct Owner {
     limits: LaneLimits,
     waiters: Waiters<PollJob>,
     watches: Watches,
-    /// The metadata op that this shard has applied.
-    metadata_op: Op,
+    /// The newest metadata that this shard has applied.
+    metadata: Arc<Metadata>,
     /// Most bytes of records in one reply.
     read_bytes_max: u32,
     /// Lifecycle ops that found their lane full.
@@ -120,7 +122,7 @@ impl Owner {
             limits,
             watches: Watches::new(waiters),
             waiters: Waiters::new(waiters),
-            metadata_op: Op(0),
+            metadata: Arc::default(),
             read_bytes_max,
             backlog: VecDeque::new(),
             lifecycles: BTreeMap::new(),
@@ -136,9 +138,10 @@ impl Owner {
         self.todo.pop_front()
     }
 
-    /// The shard has applied metadata through `op`.
-    pub fn handle_metadata(&mut self, op: Op) {
-        self.metadata_op = self.metadata_op.max(op);
+    /// The shard has applied newer metadata.
+    pub fn handle_metadata(&mut self, metadata: Arc<Metadata>) {
+        assert!(metadata.applied() >= self.metadata.applied(), "metadata went back");
+        self.metadata = metadata;
     }
 
     /// A request of a client.
@@ -385,7 +388,7 @@ impl Owner {
     ) {
         let op = match receipt.kind {
             // Clients take the op of this answer for one of the metadata lane.
-            ReceiptKind::DeleteSegments => self.metadata_op,
+            ReceiptKind::DeleteSegments => self.metadata.applied(),
             _ => receipt.op,
         };
         let frame = reply_to.echo.committed(op, receipt.timestamp, |out| match receipt.kind {

@@ -12,25 +12,25 @@ use std::sync::atomic::AtomicUsize;
 use laneway_mailbox::{Class, Refused};
 use laneway_metadata::planner::PlanSettings;
 use laneway_metadata::{Metadata, SessionId};
-use laneway_reads::{Nanos, SessionKey, WaiterLimits};
+use laneway_reads::{Nanos, WaiterLimits};
 use laneway_shard_metadata::{Effect, MetadataLane, ShardWork};
 use laneway_storage::{DataDirectory, GroupCommit, Record, SegmentStore, StorageCounters, SyncClass};
 use laneway_transport::{OutFrame, Signal};
 use laneway_vsr::{Durability, Entry, Header};
 use laneway_wire::{EvictionReason, LaneId, Micros, Op, Status};
 
-use crate::calls::Calls;
+use crate::calls::{Call, Calls};
 use crate::clock;
 use crate::connections::Connections;
 use crate::core::LaneLimits;
 use crate::disk::Reads;
 use crate::message::{
-    Answer, ClientRow, Inbox, Message, PartitionRequest, Post, Question, ReplyTo, ShardId, Work,
+    Access, Answer, ClientRow, Inbox, Message, PartitionRequest, Post, Question, ReplyTo, ShardId, Work,
 };
 use crate::origin::fetches::Fetches;
 use crate::origin::metadata::Ticket;
 use crate::owner::{Owner, RetentionSettings, Todo};
-use crate::passwords::Passwords;
+use crate::passwords::{self, Checked, Guess, Passwords};
 use crate::process::Process;
 use crate::reclaim::Reclaim;
 
@@ -39,6 +39,12 @@ const PROCESS_US_MAX: u64 = 1_000_000;
 
 /// How long removed segments may wait for others before a checkpoint gives their space back, microseconds.
 const RECLAIM_US: u64 = 1_000_000;
+
+/// Longest time after which a token that ends is looked at again, microseconds.
+const TOKEN_LOOK_US_MAX: u64 = 60_000_000;
+
+/// Pause after the metadata lane had no room for the end of a token, microseconds.
+const TOKEN_RETRY_US: u64 = 100_000;
 
 /// Messages that one turn takes from the mailbox, so that connections and the journal get their turn in between.
 const MESSAGES_PER_TURN_MAX: usize = 256;
@@ -140,6 +146,8 @@ pub struct Shard {
     late: RefCell<VecDeque<(ShardId, Class, Message)>>,
     timer_bell: Signal,
     timer_armed: Cell<Option<Nanos>>,
+    /// The token that ends next, and when to look.
+    token_timer: Cell<Option<(Micros, Nanos)>>,
     stopping: Cell<bool>,
 }
 
@@ -186,9 +194,10 @@ impl Shard {
             late: RefCell::default(),
             timer_bell: Signal::default(),
             timer_armed: Cell::new(None),
+            token_timer: Cell::new(None),
             stopping: Cell::new(false),
         });
-        shard.owner.borrow_mut().handle_metadata(shard.metadata().applied());
+        shard.owner.borrow_mut().handle_metadata(shard.metadata());
         shard
     }
 
@@ -223,8 +232,8 @@ impl Shard {
     fn set_metadata(&self, metadata: Arc<Metadata>) {
         let op = metadata.applied();
         if op > self.metadata.borrow().applied() {
-            *self.metadata.borrow_mut() = metadata;
-            self.owner.borrow_mut().handle_metadata(op);
+            *self.metadata.borrow_mut() = metadata.clone();
+            self.owner.borrow_mut().handle_metadata(metadata);
         }
     }
 
@@ -277,7 +286,35 @@ impl Shard {
     fn earliest_deadline(&self) -> Option<Nanos> {
         let parked = self.owner.borrow().poll_timeout();
         let sessions = self.lane.borrow().as_ref().and_then(|lane| lane.poll_timeout());
-        parked.into_iter().chain(sessions).chain(self.reclaim.wanted_at()).min()
+        parked.into_iter().chain(sessions).chain(self.reclaim.wanted_at()).chain(self.token_deadline()).min()
+    }
+
+    /// When to look for a token that has ended. Tokens end by the calendar, the timer runs by the other clock: the two
+    /// are compared once for each token, and again after [`TOKEN_LOOK_US_MAX`], because the calendar may be set.
+    fn token_deadline(&self) -> Option<Nanos> {
+        let expires_at = self.lane.borrow().as_ref().and_then(|lane| lane.next_token_expiry())?;
+        match self.token_timer.get() {
+            Some((timed, deadline)) if timed == expires_at => Some(deadline),
+            _ => {
+                let left_us = expires_at.0.saturating_sub(clock::wall().0).min(TOKEN_LOOK_US_MAX);
+                let deadline = clock::now().after_us(left_us);
+                self.token_timer.set(Some((expires_at, deadline)));
+                Some(deadline)
+            }
+        }
+    }
+
+    fn expire_tokens(&self, now: Nanos, wall: Micros) {
+        let due = self.token_deadline().is_some_and(|deadline| deadline <= now);
+        let mut lane = self.lane.borrow_mut();
+        let Some(lane) = lane.as_mut().filter(|_| due) else { return };
+        self.token_timer.set(None);
+        let Some(expires_at) = lane.next_token_expiry().filter(|expires_at| *expires_at <= wall) else {
+            return;
+        };
+        if !lane.expire_tokens(wall, Ticket::Nobody) {
+            self.token_timer.set(Some((expires_at, now.after_us(TOKEN_RETRY_US))));
+        }
     }
 
     fn handle_timeouts(&self) {
@@ -292,6 +329,7 @@ impl Shard {
         {
             lane.handle_timeout(now, wall, Ticket::Nobody);
         }
+        self.expire_tokens(now, wall);
     }
 
     fn handle_message(self: &Rc<Self>, message: Message) {
@@ -321,6 +359,11 @@ impl Shard {
                 let owned = |lane| self.owner_of(lane) == self.settings.id;
                 self.owner.borrow_mut().handle_topic_changed(now, &metadata, (stream, topic), owned);
             }
+            Message::GrantsChanged(user) => {
+                self.catch_up();
+                self.fetches.look_again(user, &self.metadata());
+                self.owner.borrow_mut().handle_grants_changed(user);
+            }
             Message::Evict { to, reason } => self.evict_here(to, reason),
             Message::Lifecycle { op, work } => self.begin_lifecycle(op, &work),
             Message::LifecycleDone { op, shard } => {
@@ -338,23 +381,25 @@ impl Shard {
 
     /// Serves a request of a client on the shard that owns the partition.
     ///
-    /// The session of a poll is looked up again here: it may have ended while the poll was on its way, and then its end
+    /// The right of a poll is looked up again here: it may have ended while the poll was on its way, and then its end
     /// has passed this shard already and would not wake what is parked now.
     pub(crate) fn serve_request(self: &Rc<Self>, now: Nanos, wall: Micros, request: PartitionRequest) {
-        if let Work::Poll(poll) = &request.work {
-            let SessionKey { client, session } = poll.requester.session;
-            let is_live = || self.metadata.borrow().sessions().live(client, session).is_some();
-            // A session that is unknown here may be newer than what this shard has looked at.
-            let served = is_live() || {
-                self.catch_up();
-                is_live()
-            };
-            if !served {
-                let refusal = request.reply_to.echo.refusal(Status::StaleClient);
-                return self.deliver(request.reply_to, Some(refusal));
-            }
+        if let Work::Poll(poll) = &request.work
+            && let Err(status) = self.check_access(&poll.access)
+        {
+            let refusal = request.reply_to.echo.refusal(status);
+            return self.deliver(request.reply_to, Some(refusal));
         }
         self.owner.borrow_mut().handle_request(now, wall, request);
+    }
+
+    /// Whether a read may be made, by the newest metadata when what this shard has looked at says no.
+    fn check_access(&self, access: &Access) -> Result<(), Status> {
+        if access.check(&self.metadata.borrow()).is_ok() {
+            return Ok(());
+        }
+        self.catch_up();
+        access.check(&self.metadata.borrow())
     }
 
     fn begin_lifecycle(&self, op: Op, work: &ShardWork) {
@@ -420,6 +465,11 @@ impl Shard {
                 }
             }
             Effect::SessionsEnded(sessions) => self.sessions_ended(sessions),
+            Effect::GrantsChanged(user) => {
+                for shard in self.shard_ids() {
+                    self.send(shard, Class::Control, Message::GrantsChanged(user));
+                }
+            }
             Effect::Answer(ticket, verdict) => self.answer_metadata(ticket, verdict),
         }
     }
@@ -512,6 +562,10 @@ impl Shard {
                 Answer::Watched(self.owner.borrow_mut().handle_watch(from, watch, waits, &consumer, &targets))
             }
             Question::Read(read) => {
+                if let Err(status) = self.check_access(&read.work.access) {
+                    let answer = Answer::Read(Err(status));
+                    return self.send(from, Class::Reply, Message::Answer { call, answer });
+                }
                 let (now, wall) = (clock::now(), clock::wall());
                 return self.owner.borrow_mut().handle_fetch_read(now, wall, from, call, *read);
             }
@@ -531,15 +585,22 @@ impl Shard {
             .collect()
     }
 
-    /// Whether a password is the one behind a stored hash. None when too many sign-ins wait.
-    pub async fn check_password(&self, password: Vec<u8>, stored: Option<String>) -> Option<bool> {
+    /// Whether a stranger knows a password. [`Checked::Later`] when too many wait as well.
+    pub async fn check_password(&self, guess: Guess) -> Checked {
         let call = self.calls.open();
-        let answer_to = self.posts[usize::from(self.settings.id.0)].clone();
-        self.settings.passwords.check(password, stored, answer_to, call.id()).ok()?;
-        match call.wait().await {
-            Answer::Password(matches) => Some(matches),
-            _ => None,
-        }
+        let queued = self.settings.passwords.sign_in(guess, self.own_post(), call.id());
+        checked(queued, call).await
+    }
+
+    /// Checks and hashes passwords for a signed-in user. [`Checked::Later`] when too many wait as well.
+    pub async fn change_password(&self, work: passwords::Work) -> Checked {
+        let call = self.calls.open();
+        let queued = self.settings.passwords.change(work, self.own_post(), call.id());
+        checked(queued, call).await
+    }
+
+    fn own_post(&self) -> Post {
+        self.posts[usize::from(self.settings.id.0)].clone()
     }
 
     /// What the process uses, read at most once a second.
@@ -579,6 +640,16 @@ impl Shard {
             && self.commit.borrow().is_idle()
             && self.late.borrow().is_empty()
             && self.inbox.is_empty()
+    }
+}
+
+async fn checked(queued: Result<(), passwords::Busy>, call: Call<'_>) -> Checked {
+    if queued.is_err() {
+        return Checked::Later;
+    }
+    match call.wait().await {
+        Answer::Password(checked) => checked,
+        other => unreachable!("the threads for passwords do not answer {other:?}"),
     }
 }
 

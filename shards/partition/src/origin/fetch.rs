@@ -16,7 +16,7 @@ use laneway_wire::reply::{FetchSection, put_fetch_table};
 use laneway_wire::request::FetchMessages;
 use laneway_wire::{
     ConsumerKind as WireKind, Frame, Incarnation, LaneId, Offset, OwnerGeneration, PartitionContext,
-    PartitionId, PartitionKey, Status, StreamId, TopicId,
+    PartitionId, PartitionKey, Status,
 };
 
 use super::fetches::FetchState;
@@ -25,15 +25,14 @@ use crate::clock;
 use crate::connections::{Binding, Connection};
 use crate::core::{ConsumerKey, FenceToken};
 use crate::message::{
-    Answer, FetchRead, Message, Oversized, PollWork, Question, ReadPart, ReplyTo, ShardId, WatchId,
+    Access, Answer, FetchRead, Message, Oversized, PollWork, Question, ReadPart, ReplyTo, ShardId, WatchId,
     WatchTarget,
 };
 use crate::shard::Shard;
 
 /// A fetch, checked.
 struct Fetch {
-    stream: StreamId,
-    topic: TopicId,
+    access: Access,
     consumer: ConsumerKey,
     min_count: u32,
     count: u32,
@@ -72,10 +71,22 @@ impl Target {
         matches!(self.state, TargetState::Failed(Status::DeferredPollCapacityExceeded))
     }
 
+    fn brought_messages(&self) -> bool {
+        matches!(&self.state, TargetState::Read(part) if part.messages > 0)
+    }
+
     fn available(&self) -> u64 {
         match self.state {
             TargetState::Resolved { start, head: Some(head) } if head >= start => head.0 - start.0 + 1,
             _ => 0,
+        }
+    }
+}
+
+impl Fetch {
+    fn fail_all_but_brought(&mut self, status: Status) {
+        for target in self.targets.iter_mut().filter(|target| !target.brought_messages()) {
+            target.state = TargetState::Failed(status);
         }
     }
 }
@@ -94,8 +105,7 @@ impl Shard {
             Err(status) => return self.refuse_here(reply_to, status),
         };
         connection.charge(reply_to.request(), fetch.max_bytes as usize);
-        let session = SessionKey { client: binding.client, session: binding.session };
-        let (watch, state) = self.fetches.begin(session);
+        let (watch, state) = self.fetches.begin(fetch.access);
         connection.fetches.borrow_mut().insert(reply_to.request(), state.clone());
         let (shard, connection) = (self.clone(), connection.clone());
         compio::runtime::spawn(async move {
@@ -159,8 +169,12 @@ impl Shard {
             }
         });
         Ok(Fetch {
-            stream: stream.id,
-            topic: topic.id,
+            access: Access {
+                session: SessionKey { client: binding.client, session: binding.session },
+                user: binding.user,
+                stream: stream.id,
+                topic: topic.id,
+            },
             consumer: consumer_key(&request.consumer)?,
             min_count: request.min_count,
             count: request.count,
@@ -197,22 +211,24 @@ impl Shard {
             // As a section it would leave a committing client in doubt; nothing happened, and the whole answer says so.
             return Err(Ended::Refused(Status::DeferredPollCapacityExceeded));
         }
-        if state.session_ended.get() {
-            return Err(Ended::Refused(Status::StaleClient));
+        if let Some(status) = state.lost.get() {
+            return Err(Ended::Refused(status));
         }
         let shares = shares(&fetch, cut_short);
         let refused = self.read_targets(reply_to, binding, &mut fetch, shares, state).await;
         if state.cancelled.get() && !fetch.commit {
             return Err(Ended::Cancelled);
         }
-        if let Err(status) = self.still_permitted(binding, &fetch) {
-            return Err(Ended::Refused(status));
+        let brought = fetch.targets.iter().any(Target::brought_messages);
+        self.catch_up();
+        if let Err(status) = fetch.access.check(&self.metadata()) {
+            if !fetch.commit || !brought {
+                return Err(Ended::Refused(status));
+            }
+            // What a committing fetch stored stays served; the rest says why it is not.
+            fetch.fail_all_but_brought(status);
         }
         self.fail_deleted(&mut fetch);
-        let brought = fetch
-            .targets
-            .iter()
-            .any(|target| matches!(&target.state, TargetState::Read(part) if part.messages > 0));
         let failed = fetch.targets.iter().any(|target| matches!(target.state, TargetState::Failed(_)));
         match refused && !brought && !failed {
             // An empty answer would bring the client straight back.
@@ -221,21 +237,11 @@ impl Shard {
         }
     }
 
-    /// Whether the caller may still see what a plain fetch read. What a committing one stored stays served.
-    fn still_permitted(&self, binding: &Binding, fetch: &Fetch) -> Result<(), Status> {
-        self.catch_up();
-        let live = self.metadata().sessions().live(binding.client, binding.session).is_some();
-        match live || fetch.commit {
-            true => Ok(()),
-            false => Err(Status::StaleClient),
-        }
-    }
-
     /// A partition that was deleted meanwhile is gone for the client, whatever its owner still had of it.
     fn fail_deleted(&self, fetch: &mut Fetch) {
         let metadata = self.metadata();
         for target in &mut fetch.targets {
-            let found = metadata.partition(fetch.stream.0, fetch.topic.0, target.partition);
+            let found = metadata.partition(fetch.access.stream.0, fetch.access.topic.0, target.partition);
             let current = found.is_ok_and(|place| place.key == target.key);
             if !current && !matches!(target.state, TargetState::Failed(_)) {
                 target.state = TargetState::Failed(Status::HistoryUnavailable);
@@ -369,6 +375,7 @@ impl Shard {
             request: self.fetches.read_number(),
         };
         let work = PollWork {
+            access: fetch.access,
             consumer: fetch.consumer.clone(),
             requester,
             strategy: target.strategy,

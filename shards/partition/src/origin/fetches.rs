@@ -4,12 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use laneway_metadata::SessionId;
-use laneway_reads::SessionKey;
+use laneway_metadata::{Metadata, SessionId};
 use laneway_transport::Signal;
-use laneway_wire::{Offset, PartitionKey, RequestNumber, Status};
+use laneway_wire::{Offset, PartitionKey, RequestNumber, Status, UserId};
 
-use crate::message::WatchId;
+use crate::message::{Access, WatchId};
 
 /// Numbers of the reads of fetches, apart from those of clients, which a session counts from 1.
 const READ_NUMBERS: u64 = 1 << 63;
@@ -20,7 +19,8 @@ pub struct FetchState {
     /// Newest heads, and partitions that cannot be read any more.
     pub(super) news: RefCell<BTreeMap<PartitionKey, Result<Offset, Status>>>,
     pub(super) cancelled: Cell<bool>,
-    pub(super) session_ended: Cell<bool>,
+    /// Why the fetch may not be answered any more.
+    pub(super) lost: Cell<Option<Status>>,
     pub(super) bell: Signal,
 }
 
@@ -31,8 +31,13 @@ impl FetchState {
         self.bell.ring();
     }
 
+    fn lose(&self, status: Status) {
+        self.lost.set(Some(status));
+        self.bell.ring();
+    }
+
     pub(super) fn is_over(&self) -> bool {
-        self.cancelled.get() || self.session_ended.get()
+        self.cancelled.get() || self.lost.get().is_some()
     }
 }
 
@@ -40,15 +45,15 @@ impl FetchState {
 #[derive(Debug, Default)]
 pub struct Fetches {
     next: Cell<u64>,
-    open: RefCell<BTreeMap<WatchId, (SessionKey, Rc<FetchState>)>>,
+    open: RefCell<BTreeMap<WatchId, (Access, Rc<FetchState>)>>,
 }
 
 impl Fetches {
-    pub(super) fn begin(&self, session: SessionKey) -> (WatchId, Rc<FetchState>) {
+    pub(super) fn begin(&self, access: Access) -> (WatchId, Rc<FetchState>) {
         let watch = WatchId(self.next.get());
         self.next.set(watch.0 + 1);
         let state = Rc::new(FetchState::default());
-        self.open.borrow_mut().insert(watch, (session, state.clone()));
+        self.open.borrow_mut().insert(watch, (access, state.clone()));
         (watch, state)
     }
 
@@ -62,11 +67,20 @@ impl Fetches {
 
     /// Sessions ended: their fetches wait no longer.
     pub fn end_sessions(&self, sessions: &[SessionId]) {
-        for (session, state) in self.open.borrow().values() {
+        for (access, state) in self.open.borrow().values() {
+            let session = access.session;
             let ended = |id: &SessionId| (id.client, id.epoch) == (session.client, session.session);
             if sessions.iter().any(ended) {
-                state.session_ended.set(true);
-                state.bell.ring();
+                state.lose(Status::StaleClient);
+            }
+        }
+    }
+
+    /// A user may do something else from now on: what it may not read any more, its fetches wait for no longer.
+    pub fn look_again(&self, user: UserId, metadata: &Metadata) {
+        for (access, state) in self.open.borrow().values().filter(|(access, _)| access.user == user) {
+            if let Err(status) = access.check(metadata) {
+                state.lose(status);
             }
         }
     }

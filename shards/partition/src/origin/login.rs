@@ -5,11 +5,13 @@ use std::rc::Rc;
 use laneway_mailbox::Class;
 use laneway_metadata::sessions::{RegisterRefusal, Verifier};
 use laneway_metadata::users::UserStatus;
-use laneway_metadata::{Answer, Register, SessionId};
+use laneway_metadata::{Answer, Register, SessionId, TokenHash, limits};
 use laneway_shard_metadata::Verdict;
 use laneway_transport::OutFrame;
 use laneway_wire::reply::{Record, Registered, put_success};
-use laneway_wire::request::{BindSecret, BindSession, Login, LoginRegister, VersionPrefix};
+use laneway_wire::request::{
+    BindSecret, BindSession, Login, LoginRegister, LoginRegisterWithPat, VersionPrefix,
+};
 use laneway_wire::{
     ClientId, Eviction, EvictionReason, Frame, Micros, Op, ProtocolVersion, ProtocolWindow, RequestHeader,
     SessionEpoch, Status, UserId,
@@ -19,18 +21,18 @@ use sha2::{Digest, Sha256};
 use super::eviction;
 use crate::clock;
 use crate::connections::{Binding, Connection};
+use crate::damping::Source;
 use crate::message::{self, Message, Question, ShardId};
+use crate::passwords::{Checked, Guess};
 use crate::reply::Echo;
+use crate::secret::Secret;
 use crate::shard::Shard;
 
 /// Version of the broker that clients are told.
 pub const SERVER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Bytes of a user name that can exist.
-const USERNAME_BYTES: std::ops::RangeInclusive<usize> = 3..=50;
-
-/// Bytes of a password that can exist.
-const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 3..=100;
+/// Most bytes of a personal access token that are looked at. Source: resources, section 3.
+const TOKEN_BYTES_MAX: usize = 100;
 
 /// Why a sign-in ends the connection, or has to be tried again.
 enum Refused {
@@ -52,8 +54,8 @@ impl Shard {
             }
         };
         let answer = match Login::parse(&frame.body) {
-            Ok(Login::Password(login)) => self.sign_in(&header, &login).await,
-            Ok(Login::Token(_)) => Err(Refused::Evict(EvictionReason::InvalidToken)),
+            _ if self.is_stopping() => Err(Refused::Retry),
+            Ok(login) => self.sign_in(connection, &header, &login).await,
             Err(_) => Err(Refused::Evict(EvictionReason::MalformedLogin)),
         };
         match answer {
@@ -75,20 +77,21 @@ impl Shard {
 
     async fn sign_in(
         self: &Rc<Self>,
+        connection: &Connection,
         header: &RequestHeader,
-        login: &LoginRegister<'_>,
+        login: &Login<'_>,
     ) -> Result<(SessionEpoch, UserId), Refused> {
-        if self.is_stopping() {
-            return Err(Refused::Retry);
-        }
-        let (user, user_created_at) = self.verify(login).await?;
-        let register = Register {
-            client: header.client,
-            user,
-            user_created_at,
-            verifier: verifier(&login.bind_secret),
-            token: None,
+        // Whoever was told of a new password or token finds it.
+        self.catch_up();
+        let (user, user_created_at, token) = match login {
+            Login::Password(login) => {
+                let (user, created_at) = self.verify(connection, login).await?;
+                (user, created_at, None)
+            }
+            Login::Token(login) => self.recognise(login)?,
         };
+        let verifier = verifier(&login.bind_secret());
+        let register = Register { client: header.client, user, user_created_at, verifier, token };
         let answer = self.ask(ShardId(0), Question::Register(register)).await;
         let Some(message::Answer::Registered(verdict)) = answer else { return Err(Refused::Retry) };
         match verdict {
@@ -109,21 +112,51 @@ impl Shard {
     }
 
     /// Checks name and password. One answer, and the same time, for every way to be wrong.
-    async fn verify(&self, login: &LoginRegister<'_>) -> Result<(UserId, Micros), Refused> {
+    async fn verify(
+        &self,
+        connection: &Connection,
+        login: &LoginRegister<'_>,
+    ) -> Result<(UserId, Micros), Refused> {
         let metadata = self.metadata();
-        let in_bounds = USERNAME_BYTES.contains(&login.username.len())
-            && PASSWORD_BYTES.contains(&login.password.0.len());
+        let in_bounds = limits::USERNAME_BYTES.contains(&login.username.len())
+            && limits::PASSWORD_BYTES.contains(&login.password.0.len());
         let user = metadata
             .users()
             .find(login.username)
             .ok()
             .filter(|user| in_bounds && user.status == UserStatus::Active);
-        let stored = user.map(|user| user.password_hash.phc().to_owned());
-        let password = login.password.0.to_owned();
-        let matches = self.check_password(password, stored).await.ok_or(Refused::Retry)?;
-        match user {
-            Some(user) if matches => Ok((user.id, user.created_at)),
-            _ => Err(Refused::Evict(EvictionReason::InvalidCredentials)),
+        let guess = Guess {
+            source: Source::new(connection.peer.ip(), login.username),
+            password: Secret::new(login.password.0),
+            stored: user.map(|user| user.password_hash.phc().to_owned()),
+        };
+        match (self.check_password(guess).await, user) {
+            (Checked::Right(_), Some(user)) => Ok((user.id, user.created_at)),
+            (Checked::Right(_) | Checked::Wrong, _) => {
+                Err(Refused::Evict(EvictionReason::InvalidCredentials))
+            }
+            (Checked::Later, _) => Err(Refused::Retry),
+        }
+    }
+
+    /// Whose token this is. The metadata lane looks again, at the time of the registration.
+    fn recognise(
+        &self,
+        login: &LoginRegisterWithPat<'_>,
+    ) -> Result<(UserId, Micros, Option<TokenHash>), Refused> {
+        let unknown = Refused::Evict(EvictionReason::InvalidToken);
+        if login.token.0.len() > TOKEN_BYTES_MAX {
+            return Err(unknown);
+        }
+        let hash = token_hash(login.token.0);
+        let metadata = self.metadata();
+        match metadata.users().by_token(&hash) {
+            Some((_, token)) if token.has_expired(clock::wall()) => Err(unknown),
+            Some((user, _)) if user.status != UserStatus::Active => {
+                Err(Refused::Evict(EvictionReason::UserInactive))
+            }
+            Some((user, _)) => Ok((user.id, user.created_at, Some(hash))),
+            None => Err(unknown),
         }
     }
 
@@ -202,6 +235,11 @@ fn gate(header: &RequestHeader, body: &[u8]) -> Result<ProtocolVersion, OutFrame
         return Err(OutFrame::whole(bytes::Bytes::copy_from_slice(&evict.encode())));
     }
     Ok(prefix.protocol)
+}
+
+/// What a token is kept as.
+pub(super) fn token_hash(token: &[u8]) -> TokenHash {
+    TokenHash(Sha256::digest(token).into())
 }
 
 fn verifier(secret: &BindSecret) -> Verifier {

@@ -2,29 +2,40 @@
 
 use std::rc::Rc;
 
+use bytes::BytesMut;
 use laneway_metadata::planner::Planner;
-use laneway_metadata::replies::CommittedReply;
+use laneway_metadata::replies::{CommittedReply, ReplyBody};
 use laneway_metadata::views::Replicas;
 use laneway_metadata::{Answer, Mutation, RequestIdentity};
 use laneway_shard_metadata::Verdict;
 use laneway_wire::request::{
-    CreatePartitions, CreateStream, CreateTopic, DeletePartitions, DeleteStream, DeleteTopic, UpdateResource,
-    UpdateTarget,
+    ChangePassword, CreatePartitions, CreatePersonalAccessToken, CreateStream, CreateTopic, CreateUser,
+    DeletePartitions, DeletePersonalAccessToken, DeleteStream, DeleteTopic, DeleteUser, UpdatePermissions,
+    UpdateResource, UpdateTarget,
 };
 use laneway_wire::{DecodeError, EvictionReason, Frame, Operation, ProtocolVersion, Status};
 
 use super::reads::REPLICAS;
+use super::secrets::new_token;
 use crate::calls::CallId;
 use crate::clock;
 use crate::connections::Binding;
-use crate::message::{self, Message, MetadataRequest, ReplyTo, ShardId};
+use crate::message::{self, Message, MetadataRequest, Prepared, ReplyTo, ShardId};
+use crate::secret::Secret;
 use crate::shard::Shard;
 
 /// Who waits for an op of the metadata lane.
 #[derive(Debug)]
 pub enum Ticket {
     /// A client.
-    Client(ReplyTo, ProtocolVersion),
+    Client {
+        /// Where its answer goes.
+        reply_to: ReplyTo,
+        /// The layout of the answer.
+        protocol: ProtocolVersion,
+        /// The token that was made for it, which only this answer shows.
+        token: Option<Secret>,
+    },
     /// A task of a shard.
     Call {
         /// The shard.
@@ -48,8 +59,18 @@ impl Shard {
         if !is_served(operation) {
             return self.refuse_here(reply_to, Status::FeatureUnavailable);
         }
-        let request =
-            MetadataRequest { reply_to, user: binding.user, protocol: binding.protocol, body: frame.body };
+        self.order(reply_to, binding, frame.body, Prepared::Nothing);
+    }
+
+    pub(super) fn order(
+        self: &Rc<Self>,
+        reply_to: ReplyTo,
+        binding: Binding,
+        body: BytesMut,
+        prepared: Prepared,
+    ) {
+        let Binding { user, protocol, .. } = binding;
+        let request = MetadataRequest { reply_to, user, protocol, body, prepared };
         if self.try_send(ShardId(0), Message::Metadata(Box::new(request))).is_err() {
             self.refuse_here(reply_to, Status::TransientNotAccepted);
         }
@@ -57,7 +78,7 @@ impl Shard {
 
     /// Plans a client's change and orders it. On shard 0.
     pub(crate) fn order_metadata(self: &Rc<Self>, request: MetadataRequest) {
-        let MetadataRequest { reply_to, user, protocol, body } = request;
+        let MetadataRequest { reply_to, user, protocol, body, prepared } = request;
         if self.is_stopping() {
             return self.deliver(reply_to, Some(reply_to.echo.refusal(Status::TransientNotAccepted)));
         }
@@ -65,8 +86,8 @@ impl Shard {
         let operation = header.operation().expect("the origin validated the header");
         let mut lane = self.lane.borrow_mut();
         let lane = lane.as_mut().expect("metadata requests go to shard 0");
-        match plan(&lane.planner(user), operation, &body) {
-            Ok(mutation) => {
+        match plan(&lane.planner(user), operation, &body, prepared) {
+            Ok(Planned { mutation, token }) => {
                 let identity = RequestIdentity {
                     client: header.client,
                     session: header.session,
@@ -75,7 +96,7 @@ impl Shard {
                     user,
                     operation: header.operation,
                 };
-                lane.request(clock::wall(), identity, mutation, Ticket::Client(reply_to, protocol));
+                lane.request(clock::wall(), identity, mutation, Ticket::Client { reply_to, protocol, token });
             }
             Err(status) => self.deliver(reply_to, Some(reply_to.echo.refusal(status))),
         }
@@ -84,7 +105,9 @@ impl Shard {
     /// An op of the metadata lane is done, or was refused.
     pub(crate) fn answer_metadata(self: &Rc<Self>, ticket: Ticket, verdict: Verdict) {
         match ticket {
-            Ticket::Client(reply_to, protocol) => self.answer_client(reply_to, protocol, verdict),
+            Ticket::Client { reply_to, protocol, token } => {
+                self.answer_client(reply_to, protocol, token, verdict);
+            }
             Ticket::Call { from, call } => {
                 let answer = message::Answer::Registered(verdict);
                 self.send(from, laneway_mailbox::Class::Reply, Message::Answer { call, answer });
@@ -93,8 +116,23 @@ impl Shard {
         }
     }
 
-    fn answer_client(self: &Rc<Self>, to: ReplyTo, protocol: ProtocolVersion, verdict: Verdict) {
+    fn answer_client(
+        self: &Rc<Self>,
+        to: ReplyTo,
+        protocol: ProtocolVersion,
+        token: Option<Secret>,
+        verdict: Verdict,
+    ) {
         match verdict {
+            Verdict::Committed { answer: Answer::Committed(reply), .. }
+                if reply.body == ReplyBody::TokenCreated =>
+            {
+                let token =
+                    token.as_ref().and_then(Secret::text).expect("a token was made before it was kept");
+                let frame =
+                    to.echo.committed(reply.op, reply.timestamp, |out| reply.put_token_body(out, token));
+                self.deliver(to, Some(frame));
+            }
             Verdict::Committed { answer: Answer::Committed(reply) | Answer::Replayed(reply), .. } => {
                 self.deliver(to, Some(committed(&to, protocol, &reply)));
             }
@@ -131,10 +169,75 @@ fn is_served(operation: Operation) -> bool {
             | Operation::CreatePartitions
             | Operation::DeletePartitions
             | Operation::UpdateResource
+            | Operation::CreateUser
+            | Operation::DeleteUser
+            | Operation::UpdatePermissions
+            | Operation::ChangePassword
+            | Operation::CreatePersonalAccessToken
+            | Operation::DeletePersonalAccessToken
     )
 }
 
-fn plan(planner: &Planner<'_>, operation: Operation, body: &[u8]) -> Result<Mutation, Status> {
+/// What is ordered for a request.
+struct Planned {
+    mutation: Mutation,
+    /// The token that the answer shows.
+    token: Option<Secret>,
+}
+
+fn plan(
+    planner: &Planner<'_>,
+    operation: Operation,
+    body: &[u8],
+    prepared: Prepared,
+) -> Result<Planned, Status> {
+    let mut shown = None;
+    let mutation = match operation {
+        Operation::CreatePersonalAccessToken => {
+            let request = CreatePersonalAccessToken::parse(body).map_err(|error| error.status())?;
+            let (token, hash) = new_token().ok_or(Status::TransientNotAccepted)?;
+            shown = Some(token);
+            planner.create_token(&request, hash).map_err(|refusal| refusal.status)
+        }
+        Operation::CreateUser
+        | Operation::DeleteUser
+        | Operation::UpdatePermissions
+        | Operation::ChangePassword
+        | Operation::DeletePersonalAccessToken => plan_user(planner, operation, body, prepared),
+        _ => plan_resource(planner, operation, body),
+    };
+    Ok(Planned { mutation: mutation?, token: shown })
+}
+
+fn plan_user(
+    planner: &Planner<'_>,
+    operation: Operation,
+    body: &[u8],
+    prepared: Prepared,
+) -> Result<Mutation, Status> {
+    let malformed = |error: DecodeError| error.status();
+    let planned = match (operation, prepared) {
+        (Operation::CreateUser, Prepared::NewUser(hash)) => {
+            planner.create_user(&CreateUser::parse(body).map_err(malformed)?, hash)
+        }
+        (Operation::ChangePassword, Prepared::Change(change)) => {
+            planner.change_password(&ChangePassword::parse(body).map_err(malformed)?, change)
+        }
+        (Operation::DeleteUser, _) => {
+            Ok(planner.delete_user(DeleteUser::parse(body).map_err(malformed)?.user))
+        }
+        (Operation::UpdatePermissions, _) => {
+            planner.update_permissions(&UpdatePermissions::parse(body).map_err(malformed)?)
+        }
+        (Operation::DeletePersonalAccessToken, _) => {
+            Ok(planner.delete_token(DeletePersonalAccessToken::parse(body).map_err(malformed)?.name))
+        }
+        _ => return Err(Status::InvalidCommand),
+    };
+    planned.map_err(|refusal| refusal.status)
+}
+
+fn plan_resource(planner: &Planner<'_>, operation: Operation, body: &[u8]) -> Result<Mutation, Status> {
     let malformed = |error: DecodeError| error.status();
     match operation {
         Operation::Logout => Ok(Mutation::Logout),
@@ -170,9 +273,7 @@ fn plan(planner: &Planner<'_>, operation: Operation, body: &[u8]) -> Result<Muta
             let planned = match target {
                 UpdateTarget::Stream { stream } => planner.update_stream(stream, reset, set),
                 UpdateTarget::Topic { stream, topic } => planner.update_topic(stream, topic, reset, set),
-                UpdateTarget::User { user } => {
-                    planner.update_user(user, set, &reset.iter().collect::<Vec<_>>())
-                }
+                UpdateTarget::User { user } => planner.update_user(user, reset, set),
             };
             planned.map_err(|refusal| refusal.status)
         }

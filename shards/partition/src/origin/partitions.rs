@@ -23,7 +23,7 @@ use super::reads::{REPLICA, VIEW};
 use crate::clock;
 use crate::connections::{Binding, Connection};
 use crate::core::{ConsumerKey, ConsumerKind, Identity};
-use crate::message::{Message, PartitionRequest, PollWork, ReplyTo, Work};
+use crate::message::{Access, Message, PartitionRequest, PollWork, ReplyTo, Work};
 use crate::progress::ProgressKey;
 use crate::shard::Shard;
 
@@ -263,6 +263,12 @@ impl Shard {
         let partition = poll.partition.unwrap_or_default();
         let place = self.find(header, binding, poll.stream, poll.topic, partition, Need::Poll)?;
         let work = PollWork {
+            access: Access {
+                session: SessionKey { client: binding.client, session: binding.session },
+                user: binding.user,
+                stream: place.stream,
+                topic: place.topic,
+            },
             consumer: consumer_key(&poll.consumer)?,
             requester: requester(&reply_to, binding),
             strategy: strategy(poll.strategy),

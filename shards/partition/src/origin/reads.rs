@@ -58,6 +58,9 @@ impl Shard {
                 Err(status) => self.refuse_here(reply_to, status),
             },
             Code::GetClusterMetadata => self.answer(reply_to, |out| self.roster().put(out)),
+            Code::GetUser => self.serve_user(reply_to, &binding, &frame),
+            Code::GetUsers => self.serve_users(reply_to, &binding),
+            Code::GetPersonalAccessTokens => self.serve_tokens(reply_to, &binding),
             Code::DescribeOptions => self.describe_options(reply_to, &binding, &frame),
             Code::GetMe => self.answer(reply_to, |out| me(connection, &binding).put(out)),
             Code::GetStats

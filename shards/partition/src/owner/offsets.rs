@@ -100,7 +100,7 @@ impl Owner {
             current_offset: current_offset(partition.head()),
             stored_offset,
         });
-        let frame = at.reply_to.echo.read(self.metadata_op, |out| {
+        let frame = at.reply_to.echo.read(self.metadata.applied(), |out| {
             if let Some(stored) = stored {
                 laneway_wire::reply::Record::put(&stored, out);
             }

@@ -8,13 +8,13 @@ use laneway_storage::{PartitionLog, ReadPlan, SegmentFile, SegmentIndex};
 use laneway_vsr::{Durability, EntryBody};
 use laneway_wire::reply::{PollHead, Record};
 use laneway_wire::{
-    Incarnation, LaneId, Micros, Offset, Op, OwnerGeneration, PartitionContext, PartitionKey, Status,
+    Incarnation, LaneId, Micros, Offset, Op, OwnerGeneration, PartitionContext, PartitionKey, Status, UserId,
 };
 
 use super::{Owner, Todo, current_offset};
 use crate::calls::CallId;
 use crate::core::{AutoCommit, ConsumerKey, FenceToken, lane};
-use crate::message::{FetchRead, Oversized, PollTo, PollWork, ReadPart, ShardId};
+use crate::message::{Access, FetchRead, Oversized, PollTo, PollWork, ReadPart, ShardId};
 
 /// Deadlines that one turn looks at, so that clients and commits get their turn in between.
 const EXPIRED_PER_TURN_MAX: usize = 64;
@@ -35,6 +35,7 @@ pub struct PollJob {
     oversized: Oversized,
     /// Whether a read of segments for it waits or runs.
     reading: bool,
+    access: Access,
     requester: Requester,
     consumer: ConsumerKey,
     /// `Next` becomes the offset that it resolved to at admission.
@@ -62,7 +63,17 @@ pub enum DiskRead {
 
 impl PollJob {
     pub(super) fn new(lane: LaneId, key: PartitionKey, metadata_op: Op, to: PollTo, work: PollWork) -> Self {
-        let PollWork { consumer, requester, strategy, count, min_count, max_bytes, commit, deadlines } = work;
+        let PollWork {
+            access,
+            consumer,
+            requester,
+            strategy,
+            count,
+            min_count,
+            max_bytes,
+            commit,
+            deadlines,
+        } = work;
         Self {
             lane,
             key,
@@ -70,6 +81,7 @@ impl PollJob {
             to,
             oversized: Oversized::Allowed,
             reading: false,
+            access,
             requester,
             consumer,
             strategy,
@@ -202,6 +214,10 @@ impl Owner {
     ) {
         let Some(waiter) = self.waiters.get(id) else { return };
         let job = &waiter.request;
+        // It was allowed when it came; that may be over, and nothing is shown or stored then.
+        if let Err(status) = job.access.check(&self.metadata) {
+            return self.refuse_read(id, status);
+        }
         if selection.satisfies(job.min_count) || now >= job.deadlines.wait {
             let waiter = self.waiters.finish(id).expect("it was just there");
             self.finish(now, wall, waiter.request, Ok(selection));
@@ -340,6 +356,19 @@ impl Owner {
         }
     }
 
+    /// A user may do something else from now on: its reads that it may not make any more end.
+    pub fn handle_grants_changed(&mut self, user: UserId) {
+        let metadata = self.metadata.clone();
+        let lost = self.waiters.remove_matching(|waiter| {
+            let access = waiter.request.access;
+            access.user == user && access.check(&metadata).is_err()
+        });
+        for waiter in lost {
+            let status = waiter.request.access.check(&metadata).err().unwrap_or(Status::Unauthorized);
+            self.refuse_poll(waiter.request.to, status);
+        }
+    }
+
     /// The read could not be made now; nothing was stored.
     pub fn refuse_read(&mut self, id: WaiterId, status: Status) {
         if let Some(waiter) = self.waiters.finish(id) {
@@ -462,7 +491,7 @@ impl Owner {
             PollTo::Client(reply_to) => reply_to,
             PollTo::Fetch { origin, call } => return self.answer_fetch(job, origin, call, selection),
         };
-        let metadata_op = self.metadata_op.max(job.metadata_op);
+        let metadata_op = self.metadata.applied().max(job.metadata_op);
         let head = PollHead {
             partition: job.key.partition,
             current_offset: current_offset(selection.head),

@@ -239,7 +239,7 @@ impl Owner {
             Admit::Refuse(status) => return self.refuse(at.reply_to, status),
         };
         let Some(start) = start else {
-            let frame = at.reply_to.echo.committed(self.metadata_op, wall, |_| {});
+            let frame = at.reply_to.echo.committed(self.metadata.applied(), wall, |_| {});
             return self.todo.push_back(Todo::Answer(at.reply_to, Some(frame)));
         };
         let owned = self.lanes.get_mut(&at.lane).expect("the lane was just there");

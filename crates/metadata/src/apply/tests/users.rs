@@ -3,7 +3,7 @@
 use laneway_wire::permissions as wire;
 use laneway_wire::primitive::Secret;
 use laneway_wire::request::{
-    CreatePersonalAccessToken, CreateUser, UpdatePermissions, UserStatus as WireUserStatus,
+    CreatePersonalAccessToken, CreateUser, ResetNames, UpdatePermissions, UserStatus as WireUserStatus,
 };
 
 use super::*;
@@ -137,7 +137,10 @@ fn root_is_neither_deleted_nor_changed() {
     assert_eq!(node.grant("root", None), 49);
     let rename = options(&[("username", "other")]).encode().unwrap();
     let set = Options::parse(&rename).unwrap();
-    assert_eq!(node.status(|planner| planner.update_user(Identifier::Numeric(0), set, &[])), 4108);
+    assert_eq!(
+        node.status(|planner| planner.update_user(Identifier::Numeric(0), ResetNames::NONE, set)),
+        4108
+    );
 }
 
 /// S56, S57: only the current password opens the way to a new one, for administrators, too.
@@ -176,7 +179,8 @@ fn deactivation_and_deletion_end_every_session_of_the_user() {
     let bob = node.sign_in("bob", 3, None).unwrap();
     let inactive = options(&[("status", "inactive")]).encode().unwrap();
     let set = Options::parse(&inactive).unwrap();
-    let mutation = node.plan(|planner| planner.update_user(Identifier::Name("ann"), set, &[])).unwrap();
+    let mutation =
+        node.plan(|planner| planner.update_user(Identifier::Name("ann"), ResetNames::NONE, set)).unwrap();
     let ended: Vec<ClientId> = node.request(mutation).effects.iter().filter_map(revoked).collect();
     assert_eq!(ended, [first.client, second.client]);
     assert!(node.metadata.sessions().live(bob.client, bob.session).is_some());
@@ -201,7 +205,7 @@ fn renames_keep_the_user_and_free_the_old_name() {
     let mut rename = |name: &str| {
         let block = options(&[("username", name)]).encode().unwrap();
         let set = Options::parse(&block).unwrap();
-        node.status(|planner| planner.update_user(Identifier::Numeric(1), set, &[]))
+        node.status(|planner| planner.update_user(Identifier::Numeric(1), ResetNames::NONE, set))
     };
     assert_eq!([rename("ann"), rename("bob"), rename("xy"), rename("anna")], [0, 46, 43, 0]);
     let users = node.metadata.users();
