@@ -25,6 +25,9 @@ use laneway_wire::{
 /// How long an answer may take. Silence is a failure in every test here, unless a test asks for it.
 pub const ANSWER_MAX: Duration = Duration::from_secs(15);
 
+/// Bind secret of every session here.
+pub const SECRET: BindSecret = BindSecret([7; 32]);
+
 /// Places in a request header that tests overwrite.
 pub const AT_CLIENT: usize = 128;
 pub const AT_CHECKSUM: usize = 144;
@@ -341,14 +344,23 @@ impl Client {
     }
 
     pub fn sign_in_with(address: SocketAddr, version: ProtocolVersion) -> Self {
+        let login = register(new_client(), SECRET, version, "iggy", "iggy");
+        Self::sign_in_by(address, version, &login)
+            .unwrap_or_else(|refused| panic!("no session but {refused:?}"))
+    }
+
+    /// A session by any login with [`SECRET`]; what came instead when it is refused.
+    pub fn sign_in_by(address: SocketAddr, version: ProtocolVersion, login: &Sent) -> Result<Self, Answer> {
         let mut link = Link::open(address);
-        let (client, secret) = (new_client(), BindSecret([7; 32]));
-        let reply = link.ask(&register(client, secret, version, "iggy", "iggy")).reply();
+        let reply = match link.ask(login) {
+            Answer::Reply(reply) if reply.outcome() == 0 => reply,
+            refused => return Err(refused),
+        };
         let registered = Registered::read(&mut Reader::new(reply.payload())).expect("a registration");
-        let epoch = registered.session;
+        let (client, epoch, secret) = (login.header().client, registered.session, SECRET);
         let number = AtomicU64::new(1);
         let session = Arc::new(Session { address, client, epoch, secret, version, number });
-        Self::over(link, session)
+        Ok(Self::over(link, session))
     }
 
     pub fn over(link: Link, session: Arc<Session>) -> Self {
