@@ -22,6 +22,8 @@ pub mod message;
 
 pub mod durability;
 pub mod event;
+pub mod log;
+pub mod transfer;
 
 pub mod invariants;
 pub mod replica;
