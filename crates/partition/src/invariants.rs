@@ -11,7 +11,7 @@ pub fn partition(partition: &Partition) -> bool {
     let view = partition.view();
     let end = partition.head().map_or(0, |head| head.0 + 1);
     let tail_start = view.tail.start().map_or(end, |start| start.0);
-    view.retained_start.0 <= view.disk_end.0
+    view.retained_start.0 <= end
         && view.disk_end.0 <= end
         && tail_start <= view.disk_end.0
         && partition.next_offset().0 >= end

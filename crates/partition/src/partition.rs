@@ -373,6 +373,8 @@ impl Partition {
         assert!(last_end == end, "a flush ended inside a batch");
         self.log.bytes_unflushed -= bytes;
         self.log.disk_end = end;
+        let removed = end.min(self.log.retained_start);
+        self.log.tail.drop_while(|batch| batch.end_offset() <= removed);
         debug_assert!(invariants::partition(self));
     }
 
@@ -528,8 +530,8 @@ impl Partition {
         }
     }
 
-    /// Removes the sealed segments that end at or below `start`, also those whose batches are still in memory only:
-    /// how far each replica has written its files is its own affair.
+    /// Removes the sealed segments that end at or below `start`, also those that are still in memory only: how far each
+    /// replica has written its files is its own affair.
     pub(super) fn apply_advance_start(
         &mut self,
         op: Op,
@@ -559,17 +561,9 @@ impl Partition {
         self.log.retained_start = start;
         self.log.bytes_removed += bytes;
         assert!(self.log.bytes_removed <= self.log.bytes_total, "retention removed more than was written");
-        let disk_end = self.log.disk_end;
-        let mut unflushed = 0;
-        self.log.tail.drop_while(|batch| {
-            let drop = batch.end_offset() <= start;
-            if drop && batch.base_offset >= disk_end {
-                unflushed += batch.bytes.len() as u64;
-            }
-            drop
-        });
-        self.log.bytes_unflushed -= unflushed;
-        self.log.disk_end = disk_end.max(start);
+        // What no segment holds yet stays until one does: a log has no gaps on its way there.
+        let stored = self.log.disk_end.min(start);
+        self.log.tail.drop_while(|batch| batch.end_offset() <= stored);
     }
 
     fn unstage(&mut self, op: Op) {

@@ -70,7 +70,7 @@ impl PollPlan {
             Place::Nowhere => PollPlan::Ready(Selection::empty(Some(head))),
             Place::Disk => PollPlan::Disk(DiskRead { selector }),
             Place::Memory => {
-                selector.push_tail(view.tail);
+                selector.push_tail(view.tail, view.retained_start);
                 match selector.finish() {
                     Ok(selection) => PollPlan::Ready(selection),
                     // Only unreadable bytes end here, and those in memory were checked: our own mistake.

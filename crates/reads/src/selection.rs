@@ -204,13 +204,14 @@ impl Selector {
         }
     }
 
-    /// Takes from a tail of batches in memory, from wherever this read stands.
-    pub fn push_tail(&mut self, tail: &MemoryTail) {
+    /// Takes from a tail of batches in memory, from wherever this read stands. A tail may hold batches below
+    /// `retained_start` that only wait for their segment: they are not read any more.
+    pub fn push_tail(&mut self, tail: &MemoryTail, retained_start: Offset) {
         let from = match self.wants() {
             None => return,
             Some(Start::Offset(offset)) => offset,
             Some(Start::Timestamp(timestamp)) => match tail.at_timestamp(timestamp) {
-                Some(batch) => batch.base_offset,
+                Some(batch) => batch.base_offset.max(retained_start),
                 None => return,
             },
         };

@@ -78,7 +78,7 @@ fn read_disk(
             }
         }
     }
-    selector.push_tail(tail);
+    selector.push_tail(tail, Offset(0));
     selector.finish()
 }
 

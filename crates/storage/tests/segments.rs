@@ -208,33 +208,3 @@ proptest! {
         }
     }
 }
-
-/// Retention that overtakes a flush: the plan was made, its bytes were written, and meanwhile the log has moved on.
-#[test]
-fn plan_that_retention_overtook_changes_nothing_and_gives_its_new_files() {
-    // One batch a segment.
-    let all = batches(&[(2, 5_000, 1); 6]);
-    let mut log = PartitionLog::new(partition(0), SEGMENT_SIZE);
-    let mut files = Files::default();
-    files.append(&mut log, &all[..2]);
-    let plan = log.plan_append(all[2..5].to_vec()).unwrap();
-    let removed = log.advance_start(Offset(8));
-    assert_eq!(removed.iter().map(|file| file.base.0).collect::<Vec<_>>(), [0, 2]);
-    assert_eq!((log.start_offset(), log.next_offset()), (Offset(8), Offset(8)));
-    let orphans = log.appended(&plan);
-    assert_eq!(orphans.iter().map(|file| file.base.0).collect::<Vec<_>>(), [4, 6]);
-    assert_eq!((log.start_offset(), log.next_offset()), (Offset(8), Offset(10)));
-    files.append(&mut log, &all[5..]);
-    let mut encoded = Vec::new();
-    log.encode(&mut encoded);
-    let (again, _) = PartitionLog::decode(partition(0), SEGMENT_SIZE, &encoded).unwrap();
-    assert_eq!(again.segments(), log.segments());
-    // An open segment below a start that lies above everything stored goes, too.
-    let small = batches(&[(2, 100, 1), (2, 100, 1)]);
-    let mut log = PartitionLog::new(partition(0), SEGMENT_SIZE);
-    files.0.clear();
-    files.append(&mut log, &small[..1]);
-    assert_eq!(log.advance_start(Offset(2)), [], "the open segment stays");
-    assert_eq!(log.advance_start(Offset(4)).len(), 1);
-    assert_eq!((log.next_offset(), log.segments().len()), (Offset(4), 0));
-}

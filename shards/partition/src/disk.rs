@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use laneway_reads::{Selector, StoredBatch, WaiterId};
+use laneway_reads::{Selector, Start, StoredBatch, WaiterId};
 use laneway_storage::StorageError;
 
 use crate::clock;
@@ -71,8 +71,13 @@ impl Shard {
                             if let Some(index) = chunk.index {
                                 self.owner.borrow_mut().install_index(id, file, index);
                             }
-                            if chunk.batches.is_empty() {
-                                break None;
+                            let Some(first) = chunk.batches.first() else { break None };
+                            let first = first.header.base_offset;
+                            if let Some(Start::Timestamp(_)) = selector.wants()
+                                && let Some(above) = self.owner.borrow().begin_read_above(id, first)
+                            {
+                                selector = above;
+                                continue;
                             }
                             let bytes = chunk.batches.iter().map(|batch| batch.bytes.len() as u64).sum();
                             selector.push_read(chunk.batches.into_iter().map(stored), bytes);

@@ -148,21 +148,14 @@ impl PartitionLog {
         Ok(AppendPlan { steps })
     }
 
-    /// Notes that a plan was written. Gives the files that it made for segments that retention removed meanwhile: nothing
-    /// else knows them.
+    /// Notes that a plan was written. Steps of segments that retention removed meanwhile change nothing but the end.
     ///
     /// # Panics
     /// When the plan is not the next one.
-    pub fn appended(&mut self, plan: &AppendPlan) -> Vec<SegmentFile> {
-        let mut orphans = Vec::new();
+    pub fn appended(&mut self, plan: &AppendPlan) {
         for step in &plan.steps {
-            match step.after.next <= self.next {
-                true if step.position == 0 => orphans.push(step.file),
-                true => {}
-                false => self.appended_step(step),
-            }
+            self.appended_step(step);
         }
-        orphans
     }
 
     fn appended_step(&mut self, step: &AppendStep) {
@@ -220,14 +213,10 @@ impl PartitionLog {
         self.indexes.values().map(SegmentIndex::memory_bytes).sum()
     }
 
-    /// Removes the segments below `start`, and gives their files. A file may be unlinked once a checkpoint without it is
-    /// durable. A start above [`PartitionLog::next_offset`] means that retention removed what was not stored yet: the
-    /// next batch to be stored begins there.
+    /// Removes the sealed segments that end at or below `start`, and gives their files. A file may be unlinked once a
+    /// checkpoint without it is durable.
     pub fn advance_start(&mut self, start: Offset) -> Vec<SegmentFile> {
-        let skips = start > self.next;
-        let ends = |segment: &SegmentMeta| segment.next <= start && (segment.sealed || skips);
-        let gone = self.segments.iter().take_while(|segment| ends(segment)).count();
-        self.next = self.next.max(start);
+        let gone = self.segments.iter().take_while(|segment| segment.sealed && segment.next <= start).count();
         let files: Vec<SegmentFile> = self
             .segments
             .drain(..gone)

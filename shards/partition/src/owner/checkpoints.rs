@@ -85,10 +85,7 @@ impl Owner {
     /// Where a partition's batches go. None when nothing is known of the partition.
     pub fn plan_flush(&self, lane: LaneId, part: &FlushPart) -> Option<AppendPlan> {
         let log = self.lanes.get(&lane)?.logs.get(&part.key)?;
-        // Retention may have passed some of them since they were frozen.
-        let stored = log.next_offset();
-        let batches = part.batches.iter().filter(|batch| batch.end_offset() > stored);
-        let batches = batches.map(|batch| batch.bytes.clone());
+        let batches = part.batches.iter().map(|batch| batch.bytes.clone());
         let plan = log.plan_append(batches);
         Some(plan.unwrap_or_else(|damage| panic!("partition {}: a batch in memory is {damage}", part.key)))
     }
@@ -97,10 +94,12 @@ impl Owner {
     pub fn note_flushed(&mut self, lane: LaneId, part: &FlushPart, plan: &AppendPlan) {
         let Some(owned) = self.lanes.get_mut(&lane) else { return };
         if let Some(log) = owned.logs.get_mut(&part.key) {
-            owned.removable.extend(log.appended(plan));
+            log.appended(plan);
         }
         if let Some(partition) = owned.state.get_mut(part.key) {
             partition.flushed(part.up_to);
+            let start = partition.retained_start();
+            owned.remove_below(part.key, start);
         }
     }
 

@@ -307,6 +307,15 @@ impl Owner {
         plan.map_or(DiskRead::Done, DiskRead::Read)
     }
 
+    /// Where a read by time starts when the first batch of that time lies below what is retained: batches are in the order
+    /// of their time, so it is the first retained one. A segment's file may begin below.
+    pub fn begin_read_above(&self, id: WaiterId, first: Offset) -> Option<Selector> {
+        let job = &self.waiters.get(id)?.request;
+        let view = self.partition(job)?.view();
+        let head = view.head.filter(|_| first < view.retained_start)?;
+        Some(Selector::new(Start::Offset(view.retained_start), head, job.limits))
+    }
+
     /// Whether a segment was removed since it was planned to be read.
     pub fn is_trimmed(&self, id: WaiterId, file: SegmentFile) -> bool {
         let Some(waiter) = self.waiters.get(id) else { return false };
@@ -330,7 +339,7 @@ impl Owner {
         let job = &self.waiters.get(id).expect("it was just there").request;
         let Some(partition) = self.partition(job) else { return };
         let view = partition.view();
-        selector.push_tail(view.tail);
+        selector.push_tail(view.tail, view.retained_start);
         let request = job.request(&view);
         match selector.finish() {
             Ok(selection) => {
