@@ -22,6 +22,7 @@ use crate::topics::{Partition, Topic};
 use crate::users::{ROOT, ROOT_CREATED_AT, User, UserStatus};
 
 mod resources;
+mod rewrap;
 #[cfg(test)]
 mod tests;
 mod updates;
@@ -155,6 +156,7 @@ impl Metadata {
             Command::Register(register) => self.register(moment, register, &mut effects),
             Command::EndSessions(end) => self.end_sessions(moment, end, &mut effects),
             Command::Request(identity, mutation) => self.request(moment, identity, mutation, &mut effects),
+            Command::RewrapStreams(rewraps) => self.rewrap_streams(rewraps),
             Command::ExpireTokens(expire) => {
                 self.expire_tokens(moment, expire);
                 Answer::Done

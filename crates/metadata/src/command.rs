@@ -1,7 +1,10 @@
 //! What the metadata lane logs: prepared by the primary, so that applying it needs no clock, no randomness and no secret
 //! in clear. How it is written: one version byte, then an archive that is checked before it is read.
 
-use laneway_wire::{ClientId, LaneId, Micros, RequestNumber, SessionEpoch, UserId};
+use std::fmt;
+
+use laneway_encryption::WrapSet;
+use laneway_wire::{ClientId, LaneId, Micros, Op, RequestNumber, SessionEpoch, StreamId, UserId};
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
 use rkyv::with::Map;
@@ -34,6 +37,8 @@ pub enum Command {
     Request(RequestIdentity, Mutation),
     /// Removes tokens whose time is over.
     ExpireTokens(ExpireTokens),
+    /// The keys of the node changed: streams get other envelopes of the same keys.
+    RewrapStreams(Vec<Rewrap>),
 }
 
 /// See [`Command::CreateRoot`].
@@ -94,6 +99,25 @@ pub struct EndSessions {
 pub struct ExpireTokens {
     /// Which, at most [`limits::TOKENS_EXPIRED_PER_OP_MAX`]. One whose time is not over when the op is applied stays.
     pub tokens: Vec<TokenId>,
+}
+
+/// New envelopes of one stream. See [`Command::RewrapStreams`].
+#[derive(Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct Rewrap {
+    /// Which stream.
+    #[rkyv(with = AsNumber)]
+    pub stream: StreamId,
+    /// Which of that number: one that was deleted meanwhile is left alone.
+    #[rkyv(with = AsNumber)]
+    pub created_op: Op,
+    /// The envelopes, 1 to 3.
+    pub envelopes: Vec<u8>,
+}
+
+impl fmt::Debug for Rewrap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rewrap(stream {} of op {})", self.stream.0, self.created_op.0)
+    }
 }
 
 /// One life of a client's session.
@@ -343,6 +367,11 @@ impl Command {
                 bound("client", identity.client.0 != 0)?;
                 bound("request", identity.request.0 != 0)?;
                 mutation.check()
+            }
+            Command::RewrapStreams(rewraps) => {
+                bound("rewraps", rewraps.len() <= limits::REWRAPS_PER_OP_MAX)?;
+                let sets = |rewrap: &Rewrap| WrapSet::parse(&rewrap.envelopes).is_ok();
+                bound("envelopes", rewraps.iter().all(sets))
             }
             Command::ExpireTokens(expire) => {
                 bound("tokens", expire.tokens.len() <= limits::TOKENS_EXPIRED_PER_OP_MAX)?;

@@ -43,7 +43,7 @@ mod id_space;
 pub use apply::{Answer, Effect, Outcome, PartitionPlace};
 pub use command::{
     Command, CommandError, CreateRoot, EndSessions, ExpireTokens, Mutation, NewToken, NewUser,
-    PasswordChange, Register, RequestIdentity, SessionId, Settings,
+    PasswordChange, Register, RequestIdentity, Rewrap, SessionId, Settings,
 };
 pub use lanes::{Lane, LaneClass, Lanes};
 pub use metadata::Metadata;

@@ -36,3 +36,5 @@ pub const REPLIES_PER_SESSION: usize = 5;
 pub const SESSIONS_ENDED_PER_OP_MAX: usize = 1024;
 /// Longest password hash (PHC string), in bytes. Argon2id with a 16-byte salt and a 32-byte hash takes about 100.
 pub const PASSWORD_HASH_BYTES_MAX: usize = 255;
+/// Streams that get other envelopes in one op; keeps the log entry small.
+pub const REWRAPS_PER_OP_MAX: usize = 64;

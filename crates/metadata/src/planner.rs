@@ -3,6 +3,7 @@
 //! Refused here is what does not depend on the order of ops: names and counts out of range, options that the catalogue
 //! does not admit, and the cap on partitions, which counts committed ones only. All else is decided at apply.
 
+use laneway_encryption::{StreamKey, WrapSet};
 use laneway_wire::options::Options;
 use laneway_wire::request::{self, ResetNames, UserStatus as WireUserStatus};
 use laneway_wire::{Identifier, Status, UserId};
@@ -12,7 +13,8 @@ use crate::lanes::LaneClass;
 use crate::limits::{self, PARTITIONS_PER_REQUEST_MAX};
 use crate::metadata::Metadata;
 use crate::names::RefKey;
-use crate::options::admission::{AdmittedPatch, RawOption, Refusal, admit_create, admit_update};
+use crate::options::admission::{AdmittedPatch, RawOption, Refusal, admit_create, admit_update, stream_key};
+use crate::options::encryption;
 use crate::options::{Key, OptionDefaults, OptionSet, Scope, TopicSettings};
 use crate::permissions::{Permissions, PermissionsRecord, Rule};
 use crate::tokens::TokenHash;
@@ -54,14 +56,28 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// CreateStream (202).
+    /// CreateStream (202) on a node without a key.
     pub fn create_stream(&self, name: &str, options: Options<'_>) -> Result<Mutation, Refusal> {
-        let admitted = admit_create(Scope::Stream, name, &RawOption::of_block(options))?;
-        if admitted.stream_key {
-            // No node of this build holds a server key, so there is nothing to wrap a stream key with.
-            return Err(Refusal::of_key(Status::StreamEncryptionUnavailable, Key::EncryptionKey.name()));
+        self.create_stream_with(name, options, no_server_key)
+    }
+
+    /// CreateStream (202). `wrap` makes the envelopes: of the key that the request names, or, given none, of one that the
+    /// node draws if it is set to. It runs only when everything else was admitted.
+    pub fn create_stream_with(
+        &self,
+        name: &str,
+        options: Options<'_>,
+        wrap: impl FnOnce(Option<StreamKey>) -> Result<Option<WrapSet>, Status>,
+    ) -> Result<Mutation, Refusal> {
+        let block = RawOption::of_block(options);
+        let admitted = admit_create(Scope::Stream, name, &block)?;
+        let key = if admitted.stream_key { stream_key(&block) } else { None };
+        let envelopes = wrap(key).map_err(|status| Refusal::of_key(status, Key::EncryptionKey.name()))?;
+        let mut options =
+            OptionSet::created(Scope::Stream, admitted.explicit, &self.settings.option_defaults);
+        if let Some(envelopes) = &envelopes {
+            encryption::store(&mut options, envelopes);
         }
-        let options = OptionSet::created(Scope::Stream, admitted.explicit, &self.settings.option_defaults);
         Ok(Mutation::CreateStream { name: name.to_owned(), options: options.to_records() })
     }
 
@@ -321,6 +337,14 @@ fn grants(
     match record.as_ref().is_none_or(|record| record.grants() <= limits::GRANTS_MAX) {
         true => Ok(record),
         false => Err(Status::InvalidCommand.into()),
+    }
+}
+
+/// There is nothing to wrap the key of a stream with.
+fn no_server_key(key: Option<StreamKey>) -> Result<Option<WrapSet>, Status> {
+    match key {
+        Some(_) => Err(Status::StreamEncryptionUnavailable),
+        None => Ok(None),
     }
 }
 

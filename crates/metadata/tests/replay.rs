@@ -1,12 +1,13 @@
 //! The same ops give the same state, whether they are applied in one run or across snapshots.
 
-use laneway_metadata::options::set::OptionSet;
+use laneway_encryption::{KeyOrigin, KeyRing, RingConfig, StreamKey, WrapSet};
+use laneway_metadata::options::set::{OptionRecord, OptionSet};
 use laneway_metadata::options::{Key, OptionDefaults, OptionValue, Scope};
 use laneway_metadata::permissions::{PermissionsRecord, StreamFlags, StreamPermissions, TopicFlags};
 use laneway_metadata::{
     Command, CreateRoot, EndReason, EndSessions, ExpireTokens, Metadata, Mutation, NewToken, NewUser,
     Outcome, PasswordChange, PasswordHash, Permissions, ROOT, ROOT_CREATED_AT, Ref, Register,
-    RequestIdentity, SessionId, Settings, SnapshotError, TokenHash, TokenId, UserStatus, Verifier,
+    RequestIdentity, Rewrap, SessionId, Settings, SnapshotError, TokenHash, TokenId, UserStatus, Verifier,
     invariants,
 };
 use laneway_wire::{ClientId, LaneId, Micros, Op, RequestNumber, SessionEpoch, StreamId, TopicId, UserId};
@@ -41,12 +42,12 @@ fn mutation() -> impl Strategy<Value = Mutation> {
     });
     prop_oneof![
         1 => Just(Mutation::Logout),
-        4 => name().prop_map(|name| Mutation::CreateStream { name, options: Vec::new() }),
+        4 => (name(), any::<bool>()).prop_map(|(name, sealed)| create_stream(name, sealed)),
         2 => reference().prop_map(|stream| Mutation::DeleteStream { stream }),
         8 => (reference(), name(), topic_options, lanes(0)).prop_map(|(stream, name, explicit, lanes)| {
             let mut options = Vec::new();
             for (key, entry) in OptionSet::created(Scope::Topic, explicit, &OptionDefaults::default()).iter() {
-                options.push(laneway_metadata::options::set::OptionRecord {
+                options.push(OptionRecord {
                     key: key.to_owned(),
                     value: entry.value.clone(),
                     explicit: entry.explicit,
@@ -128,6 +129,25 @@ fn grants(grant: Option<(bool, u32, u32)>) -> Option<PermissionsRecord> {
     Some((&permissions).into())
 }
 
+fn create_stream(name: String, sealed: bool) -> Mutation {
+    let wrapped = OptionRecord {
+        key: Key::EncryptionKeyWrapped.name().to_owned(),
+        value: OptionValue { kind: 1, bytes: envelopes(0).to_bytes() },
+        explicit: false,
+    };
+    Mutation::CreateStream { name, options: if sealed { vec![wrapped] } else { Vec::new() } }
+}
+
+/// Envelopes of one key, before and during a rotation.
+fn envelopes(keys: u8) -> WrapSet {
+    let old = "/rvT1xP4V8u1EAhk4xDdqzqM2UOPXyy9XYkl4uRShgE=";
+    let new = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
+    let (key, previous) = if keys == 0 { (old, vec![]) } else { (new, vec![old]) };
+    let config = RingConfig { key: Some(key), previous: &previous, ..RingConfig::default() };
+    let ring = KeyRing::new(config).expect("good keys");
+    ring.wrap(&StreamKey::new([7; 32]), KeyOrigin::Client, &[[1; 12]; 3]).expect("there is a key")
+}
+
 fn client() -> impl Strategy<Value = ClientId> {
     (1..=CLIENTS).prop_map(ClientId)
 }
@@ -167,7 +187,14 @@ fn command() -> impl Strategy<Value = Command> {
             };
             Command::Request(identity, mutation)
         });
-    prop_oneof![3 => register, 1 => end, 1 => expire, 20 => request]
+    let rewrap = (0u32..3, 0u8..2).prop_map(|(stream, keys)| {
+        Command::RewrapStreams(vec![Rewrap {
+            stream: StreamId(stream),
+            created_op: Op(0),
+            envelopes: envelopes(keys).to_bytes(),
+        }])
+    });
+    prop_oneof![3 => register, 1 => end, 1 => expire, 1 => rewrap, 20 => request]
 }
 
 fn root() -> Command {
@@ -197,6 +224,13 @@ fn apply(metadata: &mut Metadata, command: &Command, timestamp: u64) -> Outcome 
             for token in &mut expire.tokens {
                 if let Some(user) = metadata.users().user(token.user) {
                     token.user_created_at = user.created_at;
+                }
+            }
+        }
+        Command::RewrapStreams(rewraps) => {
+            for rewrap in rewraps {
+                if let Ok(stream) = metadata.stream(rewrap.stream.0) {
+                    rewrap.created_op = stream.created_op;
                 }
             }
         }

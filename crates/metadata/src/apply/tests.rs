@@ -12,6 +12,7 @@ use crate::planner::{PlanSettings, Planner};
 use crate::sessions::Verifier;
 use crate::users::PasswordHash;
 
+mod encryption;
 mod updates;
 
 const CLIENT: ClientId = ClientId(77);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use laneway_encryption::StreamKey;
 use laneway_wire::Status;
 use laneway_wire::options::Options;
 
@@ -27,6 +28,15 @@ impl<'a> RawOption<'a> {
     /// The entries of a block that the wire has validated.
     pub fn of_block(block: Options<'a>) -> Vec<Self> {
         block.iter().map(|(key, value)| RawOption { key, kind: value.kind, value: value.bytes }).collect()
+    }
+}
+
+/// The key that the block of a create holds, once [`admit_create`] found it well formed.
+pub fn stream_key(block: &[RawOption<'_>]) -> Option<StreamKey> {
+    let entry = block.iter().find(|entry| entry.key == Key::EncryptionKey.name())?;
+    match entry.kind {
+        value::RAW => StreamKey::from_raw(entry.value),
+        _ => StreamKey::from_base64(std::str::from_utf8(entry.value).ok()?),
     }
 }
 

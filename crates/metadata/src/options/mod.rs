@@ -2,11 +2,13 @@
 //! and what a resource stores.
 //!
 //! Reading order: [`catalog`] (the table), [`defaults`] (what a node may be set to), [`value`] and [`text`] (one value, as bytes or as words), [`admission`] (the
-//! order of checks), [`set`] (what is stored), [`settings`] (what the shards read out of it).
+//! order of checks), [`set`] (what is stored),
+//! [`encryption`] (what a stream stores about its key), [`settings`] (what the shards read out of it).
 
 pub mod admission;
 pub mod catalog;
 pub mod defaults;
+pub mod encryption;
 pub mod set;
 pub mod settings;
 pub mod text;
@@ -15,6 +17,7 @@ pub mod value;
 pub use admission::{AdmittedPatch, RawOption, admit_create, admit_update};
 pub use catalog::{Descriptor, Key, Scope, describe};
 pub use defaults::OptionDefaults;
+pub use encryption::StreamEncryption;
 pub use set::{OptionEntry, OptionSet, StoredOptions};
 pub use settings::{Compression, Durability, ResizePolicy, TopicSettings};
 pub use value::OptionValue;

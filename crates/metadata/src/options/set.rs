@@ -8,6 +8,7 @@ use rkyv::{Archive, Deserialize, Serialize};
 
 use super::catalog::{CATALOG, Key, Scope, Storage, Visibility};
 use super::defaults::OptionDefaults;
+use super::encryption::{self, StreamEncryption};
 use super::value::OptionValue;
 
 /// Most entries of a block. Source: resources, section 3.
@@ -125,6 +126,7 @@ pub struct StoredOptions {
     set: OptionSet,
     explicit: OptionMap,
     derived: OptionMap,
+    encryption: StreamEncryption,
 }
 
 impl StoredOptions {
@@ -138,16 +140,26 @@ impl StoredOptions {
             map
         };
         let (explicit, mut derived) = (block(true), block(false));
+        let encryption = match scope {
+            Scope::Stream => StreamEncryption::of(&set),
+            _ if encryption::has_unknown_critical(&set) => StreamEncryption::Unreadable,
+            _ => StreamEncryption::Plain,
+        };
         if scope == Scope::Stream {
-            // No stream of this build is encrypted: a key is refused at create.
-            derived.set(Key::EncryptionKeySource.name(), "none");
+            encryption.describe(&mut derived);
         }
-        Self { set, explicit, derived }
+        Self { set, explicit, derived, encryption }
     }
 
     /// What is stored.
     pub fn set(&self) -> &OptionSet {
         &self.set
+    }
+
+    /// How the messages of a stream lie on disk. [`StreamEncryption::Unreadable`] also for a topic or user with options
+    /// that a node must understand and this build does not.
+    pub fn encryption(&self) -> &StreamEncryption {
+        &self.encryption
     }
 
     /// What the client set, as answers carry it.
