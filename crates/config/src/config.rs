@@ -37,6 +37,7 @@ pub struct Config {
     pub partition: PartitionLimits,
     pub reads: Reads,
     pub storage: Storage,
+    pub encryption: Encryption,
     pub topic: TopicDefaults,
     pub data_maintenance: DataMaintenance,
     pub shutdown: Shutdown,
@@ -162,6 +163,19 @@ pub struct Storage {
     pub cache_bytes_max: u64,
 }
 
+/// Encryption at rest. What the keys must look like is checked by whoever derives from them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Encryption {
+    /// Encrypt every new stream that brings no key.
+    pub enabled: bool,
+    /// 32 bytes in base64.
+    pub key: Option<Secret>,
+    /// Separated by commas.
+    pub previous_keys: Option<Secret>,
+    /// Fingerprints, separated by commas.
+    pub retired_keys: Option<String>,
+}
+
 /// Options of a new topic whose creator named none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicDefaults {
@@ -243,6 +257,12 @@ impl Config {
             storage: Storage {
                 journal_bytes_max: read.number("storage.journal_bytes_max"),
                 cache_bytes_max: read.number("storage.cache_bytes_max"),
+            },
+            encryption: Encryption {
+                enabled: read.bool("encryption.enabled"),
+                key: read.secret("encryption.key"),
+                previous_keys: read.secret("encryption.previous_keys"),
+                retired_keys: read.text("encryption.retired_keys"),
             },
             topic: TopicDefaults {
                 durability: read.durability("topic.durability"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::keys::{KEYS, Key, OTHER_VARIABLES, Scope};
+use crate::keys::{KEYS, Key, OTHER_VARIABLES};
 use crate::value::{expected, unit};
 
 const HEAD: &str = "\
@@ -42,10 +42,10 @@ pub fn configuration_markdown() -> String {
         };
         let flag = match (key.flag, key.scope) {
             (Some(flag), _) => format!("`{flag}`"),
-            (None, Scope::Environment) => "no".to_owned(),
+            (None, scope) if !scope.in_flags() => "no".to_owned(),
             (None, _) => "`--set`".to_owned(),
         };
-        let file = if key.scope == Scope::Anywhere { "yes" } else { "no" };
+        let file = if key.scope.in_file() { "yes" } else { "no" };
         line(&mut out, &format!("| `{}` | {} | {variables} | {flag} | {file} |", key.name, unit(key)));
     }
     out.push_str("\n## Other variables\n\n| variable | meaning |\n| --- | --- |\n");

@@ -35,6 +35,20 @@ pub enum Scope {
     NotInFile,
     /// Environment only: files and arguments are read by too many.
     Environment,
+    /// File and environment: arguments are read by everybody on the machine.
+    NotFlag,
+}
+
+impl Scope {
+    /// Whether a file may set the key.
+    pub fn in_file(self) -> bool {
+        matches!(self, Scope::Anywhere | Scope::NotFlag)
+    }
+
+    /// Whether the command line may set the key.
+    pub fn in_flags(self) -> bool {
+        matches!(self, Scope::Anywhere | Scope::NotInFile)
+    }
 }
 
 /// Form and range of a value. Bounds are inclusive.
@@ -196,6 +210,15 @@ pub const KEYS: &[Key] = &[
     Key::new("storage.cache_bytes_max", bytes(4 * MIB, 64 * GIB), "64 MiB", "Batches of one shard that stay in memory after a checkpoint wrote them to their segments; reads of them need no disk."),
     Key::new("data_maintenance.messages.cleaner_enabled", Kind::Bool, "true", "Remove old segments by the message_expiry and max_topic_size of their topics. Deleting segments by command always works."),
     Key::new("data_maintenance.messages.interval", milliseconds(10, DAY), "1 m", "Least time between two passes of the cleaner; a pass looks only at partitions in which something can go."),
+    Key::new("encryption.enabled", Kind::Bool, "false", "Encrypt the messages of every new stream that brings no key of its own. Needs encryption.key; a stream that exists stays as it is."),
+    Key::new("encryption.key", Kind::Secret { bytes_min: 1, bytes_max: 64 }, "", "Key that wraps the keys of streams: 32 random bytes in base64.")
+        .or("")
+        .scope(Scope::NotFlag),
+    Key::new("encryption.previous_keys", Kind::Secret { bytes_min: 1, bytes_max: 256 }, "", "Keys before encryption.key, at most two, separated by commas. They still open streams while these move to the current key.")
+        .or("")
+        .scope(Scope::NotFlag),
+    Key::new("encryption.retired_keys", Kind::Text { bytes_min: 1, bytes_max: 1024 }, "", "Fingerprints of keys that are configured no more, separated by commas. What they wrapped is dropped.")
+        .or(""),
     Key::new("topic.durability", Kind::Choice(&["persisted", "replicated"]), "persisted", "What an acknowledgement of a new topic means. persisted: on stable storage. replicated: survives a killed process, not a power loss."),
     Key::new("topic.consumer_offset_durability", Kind::Choice(&["persisted", "replicated"]), "persisted", "What the acknowledgement of a stored offset of a new topic means; values as for topic.durability."),
     Key::new("topic.segment_size", Kind::Bytes { min: MIB, max: GIB, multiple_of: 512 }, "1 GiB", "Size of a segment file of a new topic."),

@@ -19,8 +19,8 @@ pub mod units;
 mod value;
 
 pub use config::{
-    AdvertisedAddress, Config, Connections, DataMaintenance, Durability, Engine, Http, Limits, Log,
-    PartitionLimits, Reads, Root, Sessions, Shutdown, Storage, Tcp, TopicDefaults,
+    AdvertisedAddress, Config, Connections, DataMaintenance, Durability, Encryption, Engine, Http, Limits,
+    Log, PartitionLimits, Reads, Root, Sessions, Shutdown, Storage, Tcp, TopicDefaults,
 };
 pub use document::{configuration_markdown, key_list};
 pub use effective::{Effective, Entry};

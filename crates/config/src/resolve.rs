@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::effective::{Effective, Entry};
 use crate::error::{ConfigError, Suggestion};
 use crate::file::{self, Assigned};
-use crate::keys::{KEYS, Key, OTHER_VARIABLES, Scope, VARIABLE_PREFIX, key, key_of_variable};
+use crate::keys::{KEYS, Key, OTHER_VARIABLES, VARIABLE_PREFIX, key, key_of_variable};
 use crate::source::Source;
 use crate::value::{self, Value};
 
@@ -112,7 +112,7 @@ impl Values {
                 continue;
             }
             let key = find(&assignment.name, &at)?;
-            if key.scope != Scope::Anywhere {
+            if !key.scope.in_file() {
                 return Err(ConfigError::Scope { at, key: key.name, variable: key.variable() });
             }
             match assignment.value {
@@ -155,7 +155,7 @@ impl Values {
     fn take_flag(&mut self, flag: &FlagValue) -> Result<(), ConfigError> {
         let at = Source::Flag { name: flag.flag.clone() };
         let key = find(&flag.key, &at)?;
-        if key.scope == Scope::Environment {
+        if !key.scope.in_flags() {
             return Err(ConfigError::Scope { at, key: key.name, variable: key.variable() });
         }
         self.set(key, &flag.value, at)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use laneway_config::{Config, configuration_markdown, keys::Scope, resolve};
+use laneway_config::{Config, configuration_markdown, resolve};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -40,6 +40,6 @@ fn sample_file_names_every_key_with_its_default() {
     assert_eq!(resolved.config, Config::default());
     for entry in resolved.effective.entries {
         let shown = entry.source != laneway_config::Source::Default;
-        assert_eq!(shown, entry.key.scope == Scope::Anywhere, "{}", entry.key.name);
+        assert_eq!(shown, entry.key.scope.in_file(), "{}", entry.key.name);
     }
 }

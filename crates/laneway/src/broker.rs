@@ -11,6 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use laneway_config::{Config, ConfigError};
+use laneway_encryption::{KeyRing, RingError};
 use laneway_mailbox::{Capacity, Stage, mailbox};
 use laneway_metadata::options::OptionDefaults;
 use laneway_metadata::options::settings::{NEVER, UNLIMITED};
@@ -27,6 +28,7 @@ use laneway_transport::{BindError, Bound};
 use laneway_wire::{LaneId, Op};
 
 use crate::cpus::Cores;
+use crate::keys::{self, KeyMissing};
 use crate::passwords::{PasswordError, Verifier};
 use crate::probe::{self, EngineUnavailable, Report};
 use crate::restore::{self, RestoreError};
@@ -67,6 +69,12 @@ pub enum StartError {
     /// The root user cannot be made.
     #[error(transparent)]
     Root(#[from] RootError),
+    /// The keys of the configuration do not fit together.
+    #[error(transparent)]
+    Keys(#[from] RingError),
+    /// Streams are encrypted, and there is no key.
+    #[error(transparent)]
+    KeyMissing(#[from] KeyMissing),
     /// A password cannot be hashed.
     #[error(transparent)]
     Password(#[from] PasswordError),
@@ -127,6 +135,7 @@ impl Broker {
     /// Errors: every wrong setting, busy address or unusable data directory, before anything is served.
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.validate()?;
+        let ring = keys::ring(&config.encryption)?;
         let started = Instant::now();
         let report = probe::probe(config.engine)?;
         let cores = Cores::available();
@@ -154,6 +163,7 @@ impl Broker {
         )
         .map_err(RestoreError::from)?;
         let metadata = Arc::new(lane.metadata().clone());
+        keys::check_streams(&metadata, &ring)?;
         warn_of_fixed_settings(&metadata, &config);
         let root = metadata.root().is_none().then_some(root);
         if root.is_none() && (config.root.dev || config.root.password.is_some()) {
@@ -173,6 +183,7 @@ impl Broker {
             connections: Arc::default(),
             passwords: check_passwords(verifier, cores.count())?,
             plan,
+            keys: Arc::new(ring),
         };
 
         let mut broker = Broker {
@@ -384,6 +395,7 @@ struct SettingsOfAll<'a> {
     connections: Arc<AtomicUsize>,
     passwords: Passwords,
     plan: PlanSettings,
+    keys: Arc<KeyRing>,
 }
 
 impl SettingsOfAll<'_> {
@@ -415,6 +427,7 @@ impl SettingsOfAll<'_> {
                     .then_some(maintenance.cleaner_interval.as_micros() as u64),
                 message_bytes_max: u64::from(config.limits.frame_bytes_max),
             },
+            keys: self.keys.clone(),
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod cli;
 pub mod commands;
 pub mod cpus;
 pub mod descriptors;
+mod keys;
 pub mod logging;
 pub mod passwords;
 pub mod probe;

@@ -32,7 +32,12 @@ pub fn serve(args: &ServeArgs) -> u8 {
             eprintln!("laneway: {error}");
             match error {
                 ServeError::Config(_) | ServeError::Logging(_) => EXIT_USAGE,
-                ServeError::Start(StartError::Config(_) | StartError::Root(_)) => EXIT_USAGE,
+                ServeError::Start(
+                    StartError::Config(_)
+                    | StartError::Root(_)
+                    | StartError::Keys(_)
+                    | StartError::KeyMissing(_),
+                ) => EXIT_USAGE,
                 _ => EXIT_FAILURE,
             }
         }

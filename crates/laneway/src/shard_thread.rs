@@ -13,7 +13,7 @@ use laneway_shard_metadata::MetadataLane;
 use laneway_shard_partition::origin::{self, metadata::Ticket};
 use laneway_shard_partition::shard::yield_now;
 use laneway_shard_partition::{
-    Inbox, Owner, Post, RestoredLane, Shard, ShardSettings, checkpoint, clock, journal,
+    Inbox, Owner, Post, RestoredLane, Shard, ShardSettings, checkpoint, clock, journal, rotation,
 };
 use laneway_storage::{
     DataDirectory, GroupCommit, GroupLimits, JournalWriter, SegmentStore, StorageCounters,
@@ -190,6 +190,9 @@ async fn serve(plan: ShardPlan) -> Result<(), String> {
         compio::time::sleep(Duration::from_millis(1)).await;
     }
     report(Progress::Serving);
+    if number == 0 {
+        compio::runtime::spawn(rotation::rotate(shard.clone())).detach();
+    }
 
     stage.reached(stage::ACCEPT).await;
     let acceptor = match listener {

@@ -6,7 +6,7 @@ use laneway_metadata::planner::{PlanSettings, Planner};
 use laneway_metadata::sessions::{Admit, EndReason};
 use laneway_metadata::{
     Answer, Command, CommandError, CreateRoot, EndSessions, ExpireTokens, Metadata, Mutation, Register,
-    RequestIdentity, SessionId, limits,
+    RequestIdentity, Rewrap, SessionId, limits,
 };
 use laneway_reads::Nanos;
 use laneway_vsr::{Durability, Entry, EntryBody, Replica};
@@ -198,6 +198,11 @@ impl<T> MetadataLane<T> {
     /// Makes root and fixes the settings, on the first boot.
     pub fn create_root(&mut self, now: Micros, root: CreateRoot, ticket: T) {
         self.propose(now, &Command::CreateRoot(root), None, ticket);
+    }
+
+    /// Gives streams other envelopes of their keys, at most [`limits::REWRAPS_PER_OP_MAX`] at a time.
+    pub fn rewrap_streams(&mut self, now: Micros, rewraps: Vec<Rewrap>, ticket: T) {
+        self.propose(now, &Command::RewrapStreams(rewraps), None, ticket);
     }
 
     /// Every write of the lane through `op` has finished.

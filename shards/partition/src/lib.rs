@@ -25,8 +25,10 @@ pub mod process;
 pub mod progress;
 pub mod reclaim;
 pub mod reply;
+pub mod rotation;
 pub mod secret;
 pub mod shard;
+pub mod stream_keys;
 
 pub use laneway_partition as core;
 pub use message::{Inbox, Post, ShardId};

@@ -19,6 +19,7 @@ use crate::calls::CallId;
 use crate::core::{ConsumerKey, FenceToken, Identity};
 use crate::passwords::Checked;
 use crate::reply::Echo;
+use crate::stream_keys::StreamCipher;
 
 /// Number of a shard on its node, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -252,6 +253,8 @@ pub struct PollWork {
     pub commit: bool,
     /// When it ends.
     pub deadlines: Deadlines,
+    /// What opens the messages of an encrypted stream.
+    pub cipher: StreamCipher,
 }
 
 /// A change that the metadata lane has to order, as the client sent it. `Debug` hides the body, which may hold a password.

@@ -22,6 +22,7 @@ mod partitions;
 mod reads;
 mod secrets;
 mod stats;
+mod streams;
 mod users;
 
 /// Largest frame of a connection that nobody signed in on: a login fits many times, a stranger reserves little.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use laneway_encryption::KeyRing;
 use laneway_mailbox::{Class, Refused};
 use laneway_metadata::planner::PlanSettings;
 use laneway_metadata::{Metadata, SessionId};
@@ -33,6 +34,7 @@ use crate::owner::{Owner, RetentionSettings, Todo};
 use crate::passwords::{self, Checked, Guess, Passwords};
 use crate::process::Process;
 use crate::reclaim::Reclaim;
+use crate::stream_keys::StreamKeys;
 
 /// Age of the process's figures at which they are read again, microseconds. Reading takes a part of a millisecond.
 const PROCESS_US_MAX: u64 = 1_000_000;
@@ -101,6 +103,8 @@ pub struct ShardSettings {
     pub plan: PlanSettings,
     /// How the cleaner works.
     pub retention: RetentionSettings,
+    /// The keys of the node.
+    pub keys: Arc<KeyRing>,
 }
 
 /// One shard. Made on its thread by the broker, ends with the thread.
@@ -128,6 +132,8 @@ pub struct Shard {
     pub journal_bell: Signal,
     /// Reads of segments.
     pub reads: Reads,
+    /// The keys of the streams that it met.
+    pub stream_keys: StreamKeys,
     /// Grouped fetches of its connections.
     pub fetches: Fetches,
     /// Earliest next try to rotate the journal, after one that found no space or no descriptor.
@@ -182,6 +188,7 @@ impl Shard {
             commit: RefCell::new(commit),
             journal_bell: Signal::default(),
             reads: Reads::default(),
+            stream_keys: StreamKeys::default(),
             fetches: Fetches::default(),
             rotate_after: Cell::new(Nanos(0)),
             reclaim: Reclaim::default(),

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 
 use clap::Args;
 use laneway_config::{ConfigError, Resolved, key_list};
+use laneway_encryption::RingError;
 
 use super::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE, ServeArgs};
 use crate::cpus::Cores;
 use crate::logging::{self, LoggingError};
 use crate::root_user::{RootCredentials, RootError};
-use crate::{descriptors, probe};
+use crate::{descriptors, keys, probe};
 
 const AFTER_HELP: &str = "\
 Takes the flags of `laneway serve`, so that a command line, a file or an
@@ -41,6 +42,8 @@ enum Refusal {
     #[error(transparent)]
     Root(#[from] RootError),
     #[error(transparent)]
+    Keys(#[from] RingError),
+    #[error(transparent)]
     Engine(#[from] probe::EngineUnavailable),
 }
 
@@ -70,6 +73,7 @@ fn listing(args: &ServeArgs) -> Result<String, Refusal> {
     let Resolved { config, mut effective } = args.load()?;
     logging::check_filter(&config.log.filter)?;
     RootCredentials::decide(&config.root)?;
+    keys::ring(&config.encryption)?;
     let report = probe::probe(config.engine)?;
     effective.note_auto("shards", Cores::available().count());
     if let Ok(descriptors) = descriptors::raise_limit() {

@@ -29,6 +29,7 @@ use crate::message::{
     WatchTarget,
 };
 use crate::shard::Shard;
+use crate::stream_keys::StreamCipher;
 
 /// A fetch, checked.
 struct Fetch {
@@ -41,6 +42,8 @@ struct Fetch {
     /// When it began: a later store of the offset ends the committing read of a `Next` target.
     started: Nanos,
     deadlines: FetchDeadlines,
+    /// What opens the messages of an encrypted stream.
+    cipher: StreamCipher,
     targets: Vec<Target>,
 }
 
@@ -144,6 +147,7 @@ impl Shard {
         let (stream, topic) =
             metadata.topic(request.stream, request.topic).map_err(|missing| missing.admission_status())?;
         metadata.permit(binding.user, Rule::Poll(stream.id, topic.id))?;
+        let cipher = self.cipher(stream, topic)?;
         let targets = request.targets.iter().map(|target| {
             let found = metadata.partition(stream.id.0, topic.id.0, target.partition);
             let (lane, key, state) = match found {
@@ -182,6 +186,7 @@ impl Shard {
             commit: request.auto_commit,
             started: now,
             deadlines,
+            cipher,
             targets: targets.collect(),
         })
     }
@@ -384,6 +389,7 @@ impl Shard {
             max_bytes: Some(share.bytes),
             commit: fetch.commit,
             deadlines: Deadlines { wait: clock::now(), request: fetch.deadlines.read },
+            cipher: fetch.cipher.clone(),
         };
         let fence = match target.state {
             TargetState::Resolved { start, .. } if target.strategy == Strategy::Next => {

@@ -9,14 +9,15 @@ use laneway_metadata::views::Replicas;
 use laneway_metadata::{Answer, Mutation, RequestIdentity};
 use laneway_shard_metadata::Verdict;
 use laneway_wire::request::{
-    ChangePassword, CreatePartitions, CreatePersonalAccessToken, CreateStream, CreateTopic, CreateUser,
-    DeletePartitions, DeletePersonalAccessToken, DeleteStream, DeleteTopic, DeleteUser, UpdatePermissions,
-    UpdateResource, UpdateTarget,
+    ChangePassword, CreatePartitions, CreatePersonalAccessToken, CreateTopic, CreateUser, DeletePartitions,
+    DeletePersonalAccessToken, DeleteStream, DeleteTopic, DeleteUser, UpdatePermissions, UpdateResource,
+    UpdateTarget,
 };
 use laneway_wire::{DecodeError, EvictionReason, Frame, Operation, ProtocolVersion, Status};
 
 use super::reads::REPLICAS;
 use super::secrets::new_token;
+use super::streams;
 use crate::calls::CallId;
 use crate::clock;
 use crate::connections::Binding;
@@ -78,7 +79,7 @@ impl Shard {
 
     /// Plans a client's change and orders it. On shard 0.
     pub(crate) fn order_metadata(self: &Rc<Self>, request: MetadataRequest) {
-        let MetadataRequest { reply_to, user, protocol, body, prepared } = request;
+        let MetadataRequest { reply_to, user, protocol, mut body, prepared } = request;
         if self.is_stopping() {
             return self.deliver(reply_to, Some(reply_to.echo.refusal(Status::TransientNotAccepted)));
         }
@@ -86,7 +87,14 @@ impl Shard {
         let operation = header.operation().expect("the origin validated the header");
         let mut lane = self.lane.borrow_mut();
         let lane = lane.as_mut().expect("metadata requests go to shard 0");
-        match plan(&lane.planner(user), operation, &body, prepared) {
+        let planned = match operation {
+            Operation::CreateStream => {
+                streams::plan_create(&lane.planner(user), &self.settings.keys, &mut body)
+                    .map(|mutation| Planned { mutation, token: None })
+            }
+            _ => plan(&lane.planner(user), operation, &body, prepared),
+        };
+        match planned {
             Ok(Planned { mutation, token }) => {
                 let identity = RequestIdentity {
                     client: header.client,
@@ -241,10 +249,6 @@ fn plan_resource(planner: &Planner<'_>, operation: Operation, body: &[u8]) -> Re
     let malformed = |error: DecodeError| error.status();
     match operation {
         Operation::Logout => Ok(Mutation::Logout),
-        Operation::CreateStream => {
-            let request = CreateStream::parse(body).map_err(malformed)?;
-            planner.create_stream(request.name, request.options).map_err(|refusal| refusal.status)
-        }
         Operation::DeleteStream => {
             let request = DeleteStream::parse(body).map_err(malformed)?;
             Ok(planner.delete_stream(request.stream))

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use bytes::Buf;
 use laneway_mailbox::Class;
-use laneway_metadata::PartitionPlace;
 use laneway_metadata::names::Missing;
+use laneway_metadata::options::StreamEncryption;
 use laneway_metadata::permissions::Rule;
+use laneway_metadata::{PartitionPlace, Stream, Topic};
 use laneway_reads::{Deadlines, DeferredTimes, Requester, SessionKey, Strategy};
 use laneway_wire::batch::verify_producer_batch;
 use laneway_wire::reply::{PartitionRoute, Record};
@@ -26,6 +27,7 @@ use crate::core::{ConsumerKey, ConsumerKind, Identity};
 use crate::message::{Access, Message, PartitionRequest, PollWork, ReplyTo, Work};
 use crate::progress::ProgressKey;
 use crate::shard::Shard;
+use crate::stream_keys::{self, StreamCipher};
 
 /// How long an immediate poll may take to answer, microseconds.
 const IMMEDIATE_POLL_US_MAX: u64 = 10_000_000;
@@ -125,12 +127,17 @@ impl Shard {
             // Clients resolve the others themselves.
             _ => return Err(Status::FeatureUnavailable),
         };
-        let place = self.find(&header, binding, request.stream, request.topic, partition, Need::Send)?;
+        let (place, cipher) =
+            self.find(&header, binding, request.stream, request.topic, partition, Need::Send)?;
         let messages = request.messages_count;
         let summary = verify_producer_batch(request_batch(&body, request.batch_at), messages)
             .map_err(|error| error.status())?;
         let producer = summary.producer;
         body.advance(request.batch_at);
+        if let Some(cipher) = cipher {
+            // Nothing behind this point sees the messages of an encrypted stream: not the log, not the disk, not the cache.
+            body = stream_keys::seal(&cipher, &body, messages)?;
+        }
         let work = Work::Append {
             identity: identity(&header, binding),
             stream: place.stream,
@@ -179,7 +186,7 @@ impl Shard {
     ) -> Result<PartitionRequest, Status> {
         let DeleteSegments { stream, topic, partition, segments_count: count } =
             DeleteSegments::parse(body).map_err(malformed)?;
-        let place = self.locate(binding, stream, topic, partition, Need::Manage)?;
+        let (place, _) = self.locate(binding, stream, topic, partition, Need::Manage)?;
         let identity = identity(reply_to.echo.header(), binding);
         Ok(self.request(reply_to, &place, Work::DeleteSegments { identity, count }))
     }
@@ -193,7 +200,8 @@ impl Shard {
         (stream, topic, partition): (Identifier<'_>, Identifier<'_>, Option<PartitionId>),
     ) -> Result<(PartitionPlace, ConsumerKey), Status> {
         let header = reply_to.echo.header();
-        let place = self.find(header, binding, stream, topic, partition.unwrap_or_default(), Need::Poll)?;
+        let (place, _) =
+            self.find(header, binding, stream, topic, partition.unwrap_or_default(), Need::Poll)?;
         Ok((place, consumer_key(&consumer)?))
     }
 
@@ -205,7 +213,7 @@ impl Shard {
     ) -> Result<PartitionRequest, Status> {
         let request = GetConsumerOffset::parse(&frame.body).map_err(malformed)?;
         let partition = request.partition.unwrap_or_default();
-        let place = self.locate(binding, request.stream, request.topic, partition, Need::Poll)?;
+        let (place, _) = self.locate(binding, request.stream, request.topic, partition, Need::Poll)?;
         check_incarnation_if_named(&frame.header, &place)?;
         let consumer = consumer_key(&request.consumer)?;
         Ok(self.request(reply_to, &place, Work::GetOffset { consumer }))
@@ -261,7 +269,7 @@ impl Shard {
             return Err(Status::FeatureUnavailable);
         }
         let partition = poll.partition.unwrap_or_default();
-        let place = self.find(header, binding, poll.stream, poll.topic, partition, Need::Poll)?;
+        let (place, cipher) = self.find(header, binding, poll.stream, poll.topic, partition, Need::Poll)?;
         let work = PollWork {
             access: Access {
                 session: SessionKey { client: binding.client, session: binding.session },
@@ -277,6 +285,7 @@ impl Shard {
             max_bytes: bounds.max_bytes,
             commit: poll.auto_commit,
             deadlines: bounds.deadlines,
+            cipher,
         };
         Ok(self.request(reply_to, &place, Work::Poll(work)))
     }
@@ -318,7 +327,7 @@ impl Shard {
     ) -> Result<impl FnOnce(&mut bytes::BytesMut) + use<>, Status> {
         let request = GetPartitionRoute::parse(body).map_err(malformed)?;
         let (stream, topic) = (request.stream, request.topic);
-        let place = self.locate(binding, stream, topic, request.partition, Need::Either)?;
+        let (place, _) = self.locate(binding, stream, topic, request.partition, Need::Either)?;
         let metadata = self.metadata();
         let partitions_count =
             metadata.topic(stream, topic).map_err(|missing| missing.admission_status())?.1.partitions_count();
@@ -332,7 +341,8 @@ impl Shard {
         Ok(move |out: &mut bytes::BytesMut| route.put(out))
     }
 
-    /// Finds a partition and checks everything that a request with a context must pass.
+    /// Finds a partition and checks everything that a request with a context must pass. With the cipher of an encrypted
+    /// stream.
     fn find(
         &self,
         header: &RequestHeader,
@@ -341,18 +351,18 @@ impl Shard {
         topic: Identifier<'_>,
         partition: PartitionId,
         need: Need,
-    ) -> Result<PartitionPlace, Status> {
+    ) -> Result<(PartitionPlace, StreamCipher), Status> {
         if header.minimum_metadata_op > self.metadata().applied() {
             return Err(Status::TransientNotAccepted);
         }
-        let place = self.locate(binding, stream, topic, partition, need)?;
+        let (place, cipher) = self.locate(binding, stream, topic, partition, need)?;
         if header.partition_incarnation != place.key.incarnation {
             return Err(Status::HistoryUnavailable);
         }
         if header.owner_generation != OwnerGeneration(0) {
             return Err(Status::ConsumerGroupPartitionNotOwned);
         }
-        Ok(place)
+        Ok((place, cipher))
     }
 
     fn locate(
@@ -362,7 +372,7 @@ impl Shard {
         topic: Identifier<'_>,
         partition: PartitionId,
         need: Need,
-    ) -> Result<PartitionPlace, Status> {
+    ) -> Result<(PartitionPlace, StreamCipher), Status> {
         let metadata = self.metadata();
         // A change of the topic answers as the metadata lane does.
         let missing = |missing: Missing| match need {
@@ -382,7 +392,16 @@ impl Shard {
         if found_topic.partitions_count() == 0 && matches!(need, Need::Send) {
             return Err(Status::NoPartitions);
         }
-        metadata.partition(stream_id.0, topic_id.0, partition).map_err(missing)
+        let place = metadata.partition(stream_id.0, topic_id.0, partition).map_err(missing)?;
+        Ok((place, self.cipher(found_stream, found_topic)?))
+    }
+
+    /// What seals and opens the messages of a stream; none in plain text. Refuses what this node must not serve.
+    pub(super) fn cipher(&self, stream: &Stream, topic: &Topic) -> Result<StreamCipher, Status> {
+        if *topic.options.encryption() == StreamEncryption::Unreadable {
+            return Err(Status::UnsupportedCriticalOption);
+        }
+        self.stream_keys.cipher(&self.settings.keys, stream)
     }
 
     fn request(&self, reply_to: ReplyTo, place: &PartitionPlace, work: Work) -> PartitionRequest {

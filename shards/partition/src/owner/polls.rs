@@ -15,6 +15,7 @@ use super::{Owner, Todo, current_offset};
 use crate::calls::CallId;
 use crate::core::{AutoCommit, ConsumerKey, FenceToken, lane};
 use crate::message::{Access, FetchRead, Oversized, PollTo, PollWork, ReadPart, ShardId};
+use crate::stream_keys::{self, StreamCipher};
 
 /// Deadlines that one turn looks at, so that clients and commits get their turn in between.
 const EXPIRED_PER_TURN_MAX: usize = 64;
@@ -46,6 +47,8 @@ pub struct PollJob {
     commit: bool,
     deadlines: laneway_reads::Deadlines,
     byte_limit: Option<u32>,
+    /// What opens the messages of an encrypted stream.
+    cipher: StreamCipher,
 }
 
 /// What became of a read of segments.
@@ -73,6 +76,7 @@ impl PollJob {
             max_bytes,
             commit,
             deadlines,
+            cipher,
         } = work;
         Self {
             lane,
@@ -92,6 +96,7 @@ impl PollJob {
             commit,
             deadlines,
             byte_limit: max_bytes,
+            cipher,
         }
     }
 }
@@ -423,6 +428,13 @@ impl Owner {
         {
             return self.refuse_poll(job.to, Status::TransientNotAccepted);
         }
+        let selection = match open(&job, selection) {
+            Ok(selection) => selection,
+            // Before anything is stored: the consumer stays in front of what it cannot be shown.
+            Err(status) => return self.refuse_poll(job.to, status),
+        };
+        let owned = self.lanes.get_mut(&job.lane).expect("it was found in this turn");
+        let partition = owned.state.get_mut(job.key).expect("it was found in this turn");
         if job.commit
             && let Some(last) = selection.last
         {
@@ -514,5 +526,18 @@ impl Owner {
         let frame =
             reply_to.echo.records(metadata_op, job.key.incarnation, |out| head.put(out), selection.parts);
         self.todo.push_back(Todo::Answer(reply_to, Some(frame)));
+    }
+}
+
+/// The messages of a selection as a client may see them. Only those of an encrypted stream cost anything.
+fn open(job: &PollJob, selection: Selection) -> Result<Selection, Status> {
+    let Some(cipher) = &job.cipher else { return Ok(selection) };
+    match stream_keys::open(cipher, &selection.parts) {
+        Ok(opened) if opened.is_empty() => Ok(selection),
+        Ok(opened) => Ok(Selection { bytes: opened.len() as u64, parts: vec![opened], ..selection }),
+        Err(error) => {
+            tracing::error!(partition = %job.key, %error, "stored messages cannot be opened");
+            Err(Status::CannotDecryptData)
+        }
     }
 }
