@@ -168,6 +168,8 @@ pub struct Superblock {
     pub checkpoint: CheckpointRef,
     /// A checkpoint on its way in.
     pub sync: Option<SyncRange>,
+    /// The checkpoint came from another replica, and is not yet known to be on a quorum.
+    pub syncing: bool,
     /// Whether the log holds everything that was acknowledged.
     pub trust: LogTrust,
     /// How the last run ended. `None` while one runs.
@@ -194,6 +196,7 @@ impl Superblock {
                 ..CheckpointRef::default()
             },
             sync: None,
+            syncing: false,
             trust: LogTrust::Trusted,
             clean: None,
             boot,

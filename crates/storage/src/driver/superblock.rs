@@ -69,7 +69,7 @@ impl SuperblockFile {
         SuperblockFile {
             path: superblock_path(directory.path(), lane),
             writer: opened.map_or_else(SuperblockWriter::fresh, SuperblockWriter::resume),
-            ticket: 0,
+            ticket: opened.map_or(0, |opened| opened.sequence_seen),
         }
     }
 

@@ -92,6 +92,7 @@ pub fn encode(superblock: &Superblock, stamp: Stamp) -> Vec<u8> {
     block[124] = superblock.who.replica.0;
     block[125] = superblock.who.nodes;
     block[126] = u8::from(superblock.trust == LogTrust::Untrusted);
+    block[127] = superblock.syncing.into();
     put(&mut block, 128, superblock.view.0.to_le_bytes());
     put(&mut block, 132, superblock.log_view.0.to_le_bytes());
     put(&mut block, 136, superblock.commit_max.0.to_le_bytes());
@@ -192,6 +193,7 @@ fn parse_fields(block: &[u8]) -> Option<(Superblock, Stamp)> {
         },
         boot: BootId(u128_at(104)?),
         trust: if flag(126)? { LogTrust::Untrusted } else { LogTrust::Trusted },
+        syncing: flag(127)?,
         view: View(u32_at(128)?),
         log_view: View(u32_at(132)?),
         commit_max: Op(u64_at(136)?),

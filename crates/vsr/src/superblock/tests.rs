@@ -244,7 +244,7 @@ fn requests_during_a_write_become_one_record() {
     }
     assert_eq!(tickets, [1, 3]);
     let opened = disk.open().unwrap();
-    assert_eq!((opened.superblock.view, opened.stamp.sequence), (View(3), 2));
+    assert_eq!((opened.superblock.view, opened.stamp.sequence), (View(3), 3));
     assert_eq!(writer.durable().map(|superblock| superblock.view), Some(View(3)));
 }
 
@@ -360,7 +360,7 @@ fn any_superblock() -> impl Strategy<Value = Superblock> {
             Promise::View { op_head, headers }
         }),
     ];
-    (promise, any::<[u64; 6]>(), any::<[bool; 3]>()).prop_map(|(promise, numbers, flags)| {
+    (promise, any::<[u64; 6]>(), any::<[bool; 4]>()).prop_map(|(promise, numbers, flags)| {
         let [a, b, c, d, e, f] = numbers;
         let (view, log_view) = match &promise {
             Promise::Vote(vote) => (vote.view, vote.log_view),
@@ -378,6 +378,7 @@ fn any_superblock() -> impl Strategy<Value = Superblock> {
             },
             sync: flags[0].then_some(SyncRange { first: Op(c & d), last: Op(c) }),
             trust: if flags[1] { LogTrust::Untrusted } else { LogTrust::Trusted },
+            syncing: flags[3],
             clean: flags[2].then_some(CleanStop { op_head: Op(e), identity: Identity(f.into()) }),
             boot: BootId(u128::from(a) * 3),
             promise,

@@ -151,7 +151,8 @@ impl SuperblockWriter {
         self.writing.is_none() && self.queued.is_none()
     }
 
-    /// Asks for a record. `ticket` grows from request to request; the completion of a later one covers the earlier.
+    /// Asks for a record. `ticket` grows from request to request; the completion of a later one covers the earlier. A
+    /// ticket above every number seen at the start becomes the sequence of the record.
     ///
     /// # Panics
     /// When the record takes back what an earlier one promised (V29, V31), or belongs to another replica.
@@ -183,7 +184,8 @@ impl SuperblockWriter {
         self.retry_at = None;
         if self.writing.is_none() {
             let (ticket, superblock) = self.queued.take()?;
-            self.sequence += 1;
+            // The caller's numbers are the records', so that they go on across restarts.
+            self.sequence = ticket.max(self.sequence + 1);
             let stamp = Stamp { sequence: self.sequence, parent: self.parent };
             let copies: Vec<u8> = (0..COPIES as u8).collect();
             let writing = Writing::new(Some(ticket), superblock, stamp, &copies);
