@@ -101,6 +101,10 @@ pub struct DataMaintenance {
     pub cleaner_enabled: bool,
     /// Least time between two passes of the cleaner.
     pub cleaner_interval: Duration,
+    /// Time from one verification of sealed segments to the next.
+    pub scrub_interval: Duration,
+    /// Bytes that one shard verifies in a second; `None`: it verifies nothing.
+    pub scrub_bytes_per_second: Option<u64>,
 }
 
 /// Sessions of clients.
@@ -274,6 +278,8 @@ impl Config {
             data_maintenance: DataMaintenance {
                 cleaner_enabled: read.bool("data_maintenance.messages.cleaner_enabled"),
                 cleaner_interval: read.time("data_maintenance.messages.interval"),
+                scrub_interval: read.time("data_maintenance.scrub.interval"),
+                scrub_bytes_per_second: read.count("data_maintenance.scrub.bytes_per_second"),
             },
             shutdown: Shutdown { drain_timeout: read.time("shutdown.drain_timeout") },
         }
@@ -338,6 +344,11 @@ impl Config {
             ("storage.journal_bytes_max", Some(bytes(storage.journal_bytes_max))),
             ("storage.cache_bytes_max", Some(bytes(storage.cache_bytes_max))),
             ("data_maintenance.messages.interval", Some(time(self.data_maintenance.cleaner_interval))),
+            ("data_maintenance.scrub.interval", Some(time(self.data_maintenance.scrub_interval))),
+            (
+                "data_maintenance.scrub.bytes_per_second",
+                self.data_maintenance.scrub_bytes_per_second.map(bytes),
+            ),
             ("topic.segment_size", Some(bytes(topic.segment_size))),
             ("topic.message_expiry", topic.message_expiry.map(time)),
             ("topic.max_topic_size", topic.max_topic_size.map(bytes)),

@@ -219,6 +219,9 @@ pub const KEYS: &[Key] = &[
         .scope(Scope::NotFlag),
     Key::new("encryption.retired_keys", Kind::Text { bytes_min: 1, bytes_max: 1024 }, "", "Fingerprints of keys that are configured no more, separated by commas. What they wrapped is dropped.")
         .or(""),
+    Key::new("data_maintenance.scrub.interval", milliseconds(10, 365 * DAY), "1 d", "Time from one verification of all sealed segments to the next."),
+    Key::new("data_maintenance.scrub.bytes_per_second", bytes(KIB, 64 * GIB), "8 MiB", "Rate at which a shard reads sealed segments to verify them; damage is logged with the offsets that it concerns.")
+        .or("off"),
     Key::new("topic.durability", Kind::Choice(&["persisted", "replicated"]), "persisted", "What an acknowledgement of a new topic means. persisted: on stable storage. replicated: survives a killed process, not a power loss."),
     Key::new("topic.consumer_offset_durability", Kind::Choice(&["persisted", "replicated"]), "persisted", "What the acknowledgement of a stored offset of a new topic means; values as for topic.durability."),
     Key::new("topic.segment_size", Kind::Bytes { min: MIB, max: GIB, multiple_of: 512 }, "1 GiB", "Size of a segment file of a new topic."),

@@ -22,7 +22,9 @@ use laneway_shard_metadata::MetadataLane;
 use laneway_shard_partition::core::LaneLimits;
 use laneway_shard_partition::passwords::{Methods, Passwords};
 use laneway_shard_partition::shard::NodeAddress;
-use laneway_shard_partition::{RestoredLane, RetentionSettings, ShardId, ShardSettings, clock};
+use laneway_shard_partition::{
+    RestoredLane, RetentionSettings, ScrubSettings, ShardId, ShardSettings, clock,
+};
 use laneway_storage::{DataDirectory, GroupLimits, StorageCounters, StorageError};
 use laneway_transport::{BindError, Bound};
 use laneway_wire::{LaneId, Op};
@@ -421,6 +423,10 @@ impl SettingsOfAll<'_> {
             address: self.address.clone(),
             passwords: self.passwords.clone(),
             plan: self.plan,
+            scrub: ScrubSettings {
+                interval: maintenance.scrub_interval,
+                bytes_per_second: maintenance.scrub_bytes_per_second,
+            },
             retention: RetentionSettings {
                 interval_us: maintenance
                     .cleaner_enabled

@@ -217,6 +217,7 @@ async fn serve(plan: ShardPlan) -> Result<(), String> {
 fn spawn_services(shard: &Rc<Shard>, writer: JournalWriter) {
     compio::runtime::spawn(shard.clone().serve_mailbox()).detach();
     compio::runtime::spawn(shard.clone().serve_timers()).detach();
+    compio::runtime::spawn(shard.clone().serve_scrub()).detach();
     let journal = journal::serve(shard.clone(), writer);
     compio::runtime::spawn(async move {
         let failed = journal.await;

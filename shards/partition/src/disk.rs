@@ -83,12 +83,16 @@ impl Shard {
                             selector.push_read(chunk.batches.into_iter().map(stored), bytes);
                         }
                         Err(_) if self.owner.borrow().is_trimmed(id, file) => trimmed = true,
-                        Err(error) => break Some(error),
+                        Err(error) => break Some((file, error)),
                     }
                 }
             }
         };
-        self.finish_read(id, selector, damaged);
+        if let Some((file, error)) = &damaged {
+            let partition = self.partition_name(file.partition);
+            tracing::error!(partition, %error, "a read of a segment failed");
+        }
+        self.finish_read(id, selector, damaged.map(|(_, error)| error));
     }
 
     /// A read that met damage serves what came before it; with nothing before it, the client learns of the damage.
@@ -97,7 +101,6 @@ impl Shard {
         let mut owner = self.owner.borrow_mut();
         match damaged {
             Some(error) => {
-                tracing::error!(%error, "a read of a segment failed");
                 let start = match selector.wants() {
                     Some(laneway_reads::Start::Offset(offset)) => offset,
                     _ => laneway_wire::Offset(0),

@@ -24,6 +24,7 @@ mod lifecycle;
 mod offsets;
 mod polls;
 mod retention;
+mod sealed;
 mod watches;
 
 pub use checkpoints::FlushPart;
@@ -31,6 +32,7 @@ pub use checkpoints::{LaneCheckpoint, LaneDraft};
 pub use polls::{DiskRead, PollJob};
 use retention::Retention;
 pub use retention::RetentionSettings;
+pub use sealed::ScrubPlace;
 pub use watches::Push;
 use watches::Watches;
 

@@ -34,6 +34,7 @@ use crate::owner::{Owner, RetentionSettings, Todo};
 use crate::passwords::{self, Checked, Guess, Passwords};
 use crate::process::Process;
 use crate::reclaim::Reclaim;
+use crate::scrub::{Scrub, ScrubSettings};
 use crate::stream_keys::StreamKeys;
 
 /// Age of the process's figures at which they are read again, microseconds. Reading takes a part of a millisecond.
@@ -105,6 +106,8 @@ pub struct ShardSettings {
     pub retention: RetentionSettings,
     /// The keys of the node.
     pub keys: Arc<KeyRing>,
+    /// How sealed segments are verified.
+    pub scrub: ScrubSettings,
 }
 
 /// One shard. Made on its thread by the broker, ends with the thread.
@@ -138,6 +141,8 @@ pub struct Shard {
     pub fetches: Fetches,
     /// Earliest next try to rotate the journal, after one that found no space or no descriptor.
     pub rotate_after: Cell<Nanos>,
+    /// Verification of its sealed segments.
+    pub scrub: Scrub,
     /// When a checkpoint is made for the disk space that it gives back.
     pub reclaim: Reclaim,
     /// Whether a checkpoint is being made.
@@ -191,6 +196,7 @@ impl Shard {
             stream_keys: StreamKeys::default(),
             fetches: Fetches::default(),
             rotate_after: Cell::new(Nanos(0)),
+            scrub: Scrub::default(),
             reclaim: Reclaim::default(),
             checkpointing: Cell::new(false),
             checkpoint_bell: Signal::default(),

@@ -10,5 +10,6 @@ mod load;
 mod messages;
 mod races;
 mod retention;
+mod scrub;
 mod serve;
 mod storage;

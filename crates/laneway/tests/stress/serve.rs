@@ -80,6 +80,11 @@ impl Serve {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// Everything that it and the starts before it wrote to the log.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.err).unwrap_or_default()
+    }
+
     /// Asks it to stop; gives the exit code.
     pub fn stop(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
