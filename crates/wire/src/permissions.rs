@@ -118,17 +118,23 @@ impl Permissions {
     /// Reads a block that fills `bytes`. Streams and topics may come in any order, each once.
     pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let global = GlobalPermissions::read(&mut reader)?;
+        let permissions = Self::read(&mut reader)?;
+        reader.finish()?;
+        Ok(permissions)
+    }
+
+    /// Reads a block, which says itself where it ends.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let global = GlobalPermissions::read(reader)?;
         let mut streams = BTreeMap::new();
         let mut more = reader.boolean("has_streams")?;
         while more {
             let id = StreamId(reader.u32("stream_id")?);
-            if streams.insert(id, read_stream(&mut reader)?).is_some() {
+            if streams.insert(id, read_stream(reader)?).is_some() {
                 return Err(DecodeError::Duplicate { field: "stream_id" });
             }
             more = reader.boolean("has_next_stream")?;
         }
-        reader.finish()?;
         Ok(Permissions { global, streams })
     }
 

@@ -5,6 +5,7 @@
 //! a client calls [`read_list`]. Bytes behind a fixed body are ignored, except where the protocol demands exact
 //! consumption: confirmations, fetch sections, routes and lists. Source: wire protocol, section 5.0.
 
+mod change_bodies;
 mod changes;
 mod groups;
 mod messages;
@@ -13,6 +14,10 @@ mod result;
 mod system;
 mod users;
 
+pub use change_bodies::{
+    ChangeBody, ChangeOptions, ChangePartitions, ChangePermissions, Maybe, MemberLeft, PermissionsChanged,
+    SessionClosed, StateBody, StreamLife, TokenGone, TopicLife, UserLife,
+};
 pub use changes::{ChangeItem, ChangePhase, ChangeRecord, ChangesPage, ChangesStatus};
 pub use groups::{ConsumerOffset, GroupDetails, GroupHeader, GroupMember, GroupSync};
 pub use messages::{
