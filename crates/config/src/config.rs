@@ -32,6 +32,7 @@ pub struct Config {
     pub root: Root,
     pub sessions: Sessions,
     pub tokens: Tokens,
+    pub metadata: MetadataLimits,
     pub connections: Connections,
     pub limits: Limits,
     pub partition: PartitionLimits,
@@ -120,6 +121,15 @@ pub struct Sessions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tokens {
     pub per_user_max: u32,
+}
+
+/// Bounds of the metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataLimits {
+    /// Partitions of the server; `None`: no limit.
+    pub partitions_max: Option<u32>,
+    /// Records of the change log of each class. Fixed by the first start of a data directory.
+    pub change_records_max: u32,
 }
 
 /// Client connections of all shards together.
@@ -241,6 +251,10 @@ impl Config {
             },
             sessions: Sessions { timeout: read.time("sessions.timeout"), max: read.number("sessions.max") },
             tokens: Tokens { per_user_max: read.number("tokens.per_user_max") },
+            metadata: MetadataLimits {
+                partitions_max: read.count("metadata.partitions_max"),
+                change_records_max: read.number("metadata.change_records_max"),
+            },
             connections: Connections { max: read.count("connections.max") },
             limits: Limits {
                 frame_bytes_max: read.number("limits.frame_bytes_max"),
@@ -330,6 +344,8 @@ impl Config {
             ("lanes_per_shard", Some(count(self.lanes_per_shard.into()))),
             ("sessions.timeout", Some(time(self.sessions.timeout))),
             ("sessions.max", Some(count(self.sessions.max))),
+            ("metadata.partitions_max", self.metadata.partitions_max.map(count)),
+            ("metadata.change_records_max", Some(count(self.metadata.change_records_max))),
             ("connections.max", self.connections.max.map(count)),
             ("limits.frame_bytes_max", Some(bytes(self.limits.frame_bytes_max.into()))),
             ("limits.requests_per_connection_max", Some(count(self.limits.requests_per_connection_max))),

@@ -194,6 +194,8 @@ pub const KEYS: &[Key] = &[
     Key::new("sessions.timeout", milliseconds(10 * SECOND, 7 * DAY), "15 m", "How long a session without a connection lives, so that a client can come back to it."),
     Key::new("sessions.max", count(2, 65_536), "8192", "Most sessions at a time; a full table refuses new ones and ends none. Fixed by the first start of a data directory."),
     Key::new("tokens.per_user_max", count(1, 10_000), "100", "Most personal access tokens of one user."),
+    Key::new("metadata.partitions_max", count(1, 4_000_000), "unlimited", "Most partitions of the server. Creates that are on their way may go beyond it by what is on its way.").or("unlimited"),
+    Key::new("metadata.change_records_max", count(16, 1_048_576), "8192", "Records that the metadata change log keeps of changes of resources, and as many of sessions. Fixed by the first start of a data directory."),
     Key::new("connections.max", count(1, 1_000_000), "auto", "Most client connections at a time; one more is closed at accept. auto: half of the descriptor limit.")
         .or("auto"),
     Key::new("limits.frame_bytes_max", bytes(MIB, 64 * MIB), "64 MiB", "Largest frame that a client may send, header included."),

@@ -450,6 +450,7 @@ fn plan_settings(config: &Config) -> PlanSettings {
             ..OptionDefaults::default()
         },
         tokens_max: config.tokens.per_user_max,
+        partitions_max: config.metadata.partitions_max.map_or(0, u64::from),
         ..PlanSettings::default()
     }
 }
@@ -463,13 +464,22 @@ fn durability(configured: laneway_config::Durability) -> laneway_metadata::Durab
 
 /// The first start wrote these down; every node of a log has to agree on them.
 fn warn_of_fixed_settings(metadata: &Metadata, config: &Config) {
-    let fixed = metadata.settings().sessions_max;
-    if metadata.root().is_some() && fixed != config.sessions.max {
-        tracing::warn!(
-            fixed,
-            configured = config.sessions.max,
-            "sessions.max was fixed by the first start of this data directory: the configured value has no effect"
-        );
+    if metadata.root().is_none() {
+        return;
+    }
+    let settings = metadata.settings();
+    for (key, fixed, configured) in [
+        ("sessions.max", settings.sessions_max, config.sessions.max),
+        ("metadata.change_records_max", settings.changes_max, config.metadata.change_records_max),
+    ] {
+        if fixed != configured {
+            tracing::warn!(
+                key,
+                fixed,
+                configured,
+                "fixed by the first start of this data directory: the configured value has no effect"
+            );
+        }
     }
 }
 
@@ -538,6 +548,7 @@ fn create_root(
                 .sessions
                 .max
                 .clamp(*limits::SESSIONS_MAX.start(), *limits::SESSIONS_MAX.end()),
+            changes_max: config.metadata.change_records_max,
         },
     })
 }

@@ -5,10 +5,13 @@
 
 use std::sync::Arc;
 
+use laneway_wire::reply::UserLife;
 use laneway_wire::{
     ClientId, LaneId, Micros, Op, PartitionId, PartitionKey, SessionEpoch, Status, StreamId, TopicId, UserId,
 };
 
+use crate::changes::ChangeLog;
+use crate::changes::notes::UserChange;
 use crate::command::{Command, CreateRoot, EndSessions, Mutation, Register, RequestIdentity};
 use crate::invariants;
 use crate::lanes::Lanes;
@@ -164,6 +167,7 @@ impl Metadata {
         };
         self.applied = op;
         self.applied_at = timestamp;
+        self.changes.seal(op, timestamp, command);
         debug_assert!(
             !self.check_is_due() || invariants::check(self) == Ok(()),
             "{:?}",
@@ -188,6 +192,7 @@ impl Metadata {
         self.settings = root.settings;
         self.lanes = Lanes::new(root.settings.lanes_per_class);
         self.sessions = Sessions::new(root.settings.sessions_max);
+        self.changes = ChangeLog::new(root.settings.changes_max);
         self.users.create(User {
             id: ROOT,
             created_at: ROOT_CREATED_AT,
@@ -198,6 +203,7 @@ impl Metadata {
             options: Arc::default(),
             tokens: Default::default(),
         });
+        self.note_user_of(ROOT, UserChange::Created);
         Answer::Done
     }
 
@@ -218,6 +224,7 @@ impl Metadata {
                 let session = registered.epoch;
                 if registered.is_new {
                     effects.push(Effect::SessionStarted { client, session, user });
+                    self.note_session(UserLife { user, created_at: user_created_at }, client, session);
                 }
                 Answer::Registered { client, session, user }
             }
@@ -242,6 +249,7 @@ impl Metadata {
     ) {
         if let Some(ended) = self.sessions.end(at.op, client, epoch, reason) {
             effects.push(Effect::SessionEnded { client, session: epoch, user: ended.user, reason });
+            self.note_session_closed(&ended, reason);
         }
     }
 
@@ -267,6 +275,7 @@ impl Metadata {
             !status.is_ok() || result_is_consistent(&body, mutation),
             "the reply is of the request's kind"
         );
+        assert!(status.is_ok() || !self.changes.has_noted(), "a refusal changes nothing");
         let reply = CommittedReply {
             request,
             request_checksum,

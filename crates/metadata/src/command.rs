@@ -22,7 +22,7 @@ use crate::tokens::{TokenHash, TokenId};
 use crate::users::{PasswordHash, UserStatus};
 
 /// Version of the encoding below.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// One entry of the metadata lane.
 #[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
@@ -59,11 +59,17 @@ pub struct Settings {
     pub lanes_per_class: u32,
     /// Most sessions, 2 to 65536.
     pub sessions_max: u32,
+    /// Most records of each class in the change log, 16 to 1048576.
+    pub changes_max: u32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { lanes_per_class: 4, sessions_max: limits::SESSIONS_MAX_DEFAULT }
+        Self {
+            lanes_per_class: 4,
+            sessions_max: limits::SESSIONS_MAX_DEFAULT,
+            changes_max: limits::CHANGES_MAX_DEFAULT,
+        }
     }
 }
 
@@ -357,7 +363,8 @@ impl Command {
                 bound("username", limits::USERNAME_BYTES.contains(&root.username.len()))?;
                 check_hash(&root.password_hash)?;
                 bound("lanes_per_class", (1..=LANES_PER_CLASS_MAX).contains(&settings.lanes_per_class))?;
-                bound("sessions_max", limits::SESSIONS_MAX.contains(&settings.sessions_max))
+                bound("sessions_max", limits::SESSIONS_MAX.contains(&settings.sessions_max))?;
+                bound("changes_max", limits::CHANGES_MAX.contains(&settings.changes_max))
             }
             Command::Register(register) => bound("client", register.client.0 != 0),
             Command::EndSessions(end) => {

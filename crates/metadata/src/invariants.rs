@@ -21,7 +21,12 @@ pub fn check(metadata: &Metadata) -> Result<(), Broken> {
     resources(metadata)?;
     lanes(metadata)?;
     users(metadata)?;
-    sessions(metadata)
+    sessions(metadata)?;
+    metadata.changes().check(metadata.applied())?;
+    holds(
+        "change log limit is the setting",
+        metadata.changes().records_max() == metadata.settings().changes_max,
+    )
 }
 
 fn holds(what: &'static str, condition: bool) -> Result<(), Broken> {

@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`metadata`] (the state and its lookups), [`streams`], [`topics`], [`lanes`], [`users`],
 //! [`tokens`], [`permissions`], [`sessions`] (the parts), [`options`] (what resources store), [`command`], [`planner`], [`apply`],
-//! [`replies`], [`views`] (what reads see), [`snapshot`], [`invariants`].
+//! [`changes`] (what is told of it afterwards), [`replies`], [`views`] (what reads see), [`snapshot`], [`invariants`].
 #![forbid(unsafe_code)]
 
 pub mod limits;
@@ -27,6 +27,8 @@ pub mod topics;
 pub mod users;
 
 pub mod options;
+
+pub mod changes;
 
 pub mod apply;
 pub mod command;

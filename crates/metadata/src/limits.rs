@@ -30,6 +30,12 @@ pub const PARTITION_IDS_MAX: u32 = 1_000_000;
 pub const SESSIONS_MAX_DEFAULT: u32 = 8192;
 /// What `metadata.clients_table_max` may be.
 pub const SESSIONS_MAX: RangeInclusive<u32> = 2..=65_536;
+/// Default of `metadata.change_records_max`: most records of each class that the change log keeps.
+pub const CHANGES_MAX_DEFAULT: u32 = 8192;
+/// What `metadata.change_records_max` may be.
+pub const CHANGES_MAX: RangeInclusive<u32> = 16..=1_048_576;
+/// Most bytes of records of each class that the change log keeps. A record of a user with many grants is large.
+pub const CHANGE_BYTES_MAX: usize = 16 << 20;
 /// Committed replies that are kept per session. Fixed: every node must answer a repeated request alike.
 pub const REPLIES_PER_SESSION: usize = 5;
 /// Sessions that one server command ends at most; keeps the log entry small.

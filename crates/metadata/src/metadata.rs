@@ -5,6 +5,7 @@ use std::sync::Arc;
 use laneway_wire::{Micros, Op, PartitionId, Status, UserId};
 
 use crate::apply::PartitionPlace;
+use crate::changes::ChangeLog;
 use crate::command::Settings;
 use crate::lanes::Lanes;
 use crate::names::{Missing, RefKey};
@@ -24,6 +25,7 @@ pub struct Metadata {
     pub(crate) users: Users,
     pub(crate) sessions: Sessions,
     pub(crate) lanes: Lanes,
+    pub(crate) changes: ChangeLog,
 }
 
 impl Default for Metadata {
@@ -44,6 +46,7 @@ impl Metadata {
             users: Users::default(),
             sessions: Sessions::new(settings.sessions_max),
             lanes: Lanes::new(settings.lanes_per_class),
+            changes: ChangeLog::new(settings.changes_max),
         }
     }
 
@@ -80,6 +83,11 @@ impl Metadata {
     /// The data lanes.
     pub fn lanes(&self) -> &Lanes {
         &self.lanes
+    }
+
+    /// The change log.
+    pub fn changes(&self) -> &ChangeLog {
+        &self.changes
     }
 
     /// Root; none before the first op.

@@ -23,6 +23,7 @@ use rkyv::{Archive, Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::archive::AsNumber;
+use crate::changes::records::ChangeLogRecord;
 use crate::command::Settings;
 use crate::invariants::{self, Broken};
 use crate::lanes::{LANES_PER_CLASS_MAX, Lanes};
@@ -38,7 +39,7 @@ use crate::topics::{Partition, Topic, Topics};
 use crate::users::{PasswordHash, User, UserStatus, Users};
 
 const MAGIC: [u8; 8] = *b"LWMETAS1";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const HEADER_BYTES: usize = 24;
 
 /// Why bytes are not a snapshot that this build may continue from.
@@ -82,6 +83,7 @@ struct MetadataRecord {
     streams: Vec<StreamRecord>,
     users: Vec<UserRecord>,
     sessions: Vec<SessionRecord>,
+    changes: ChangeLogRecord,
 }
 
 #[derive(Archive, Serialize, Deserialize)]
@@ -202,6 +204,7 @@ impl Metadata {
             streams: self.streams.iter().map(|stream| StreamRecord::of(stream)).collect(),
             users: self.users.iter().map(|user| UserRecord::of(user)).collect(),
             sessions: self.sessions.iter().map(|session| SessionRecord::of(session)).collect(),
+            changes: ChangeLogRecord::from(&self.changes),
         }
     }
 }
@@ -224,6 +227,7 @@ impl MetadataRecord {
         let sessions = sessions
             .and_then(|sessions| Sessions::restore(self.settings.sessions_max, sessions))
             .ok_or(broken("sessions"))?;
+        let changes = self.changes.restore(self.settings.changes_max).ok_or(broken("change records"))?;
         let mut metadata = Metadata {
             applied: self.applied,
             applied_at: self.applied_at,
@@ -232,6 +236,7 @@ impl MetadataRecord {
             users,
             sessions,
             lanes,
+            changes,
         };
         metadata.recount_lanes().ok_or(broken("lanes"))?;
         Ok(metadata)

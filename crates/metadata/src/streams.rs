@@ -1,5 +1,6 @@
 //! Streams: the top of the tree of resources.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -57,6 +58,11 @@ impl Streams {
     /// The streams, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Stream>> {
         self.by_id.values()
+    }
+
+    /// The streams from a number on, by number.
+    pub(crate) fn range(&self, from: Bound<StreamId>) -> impl Iterator<Item = &Arc<Stream>> {
+        self.by_id.range((from, Bound::Unbounded)).map(|(_, stream)| stream)
     }
 
     /// Finds one by number or by its exact name.

@@ -1,5 +1,6 @@
 //! Topics and their partitions.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::{OrdMap, Vector};
@@ -81,6 +82,11 @@ impl Topics {
     /// The topics, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Topic>> {
         self.by_id.values()
+    }
+
+    /// The topics from a number on, by number.
+    pub(crate) fn range(&self, from: Bound<TopicId>) -> impl Iterator<Item = &Arc<Topic>> {
+        self.by_id.range((from, Bound::Unbounded)).map(|(_, topic)| topic)
     }
 
     /// Finds one by number or by its exact name.

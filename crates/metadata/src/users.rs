@@ -1,6 +1,7 @@
 //! Users, their password hashes and their grants.
 
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
@@ -99,6 +100,11 @@ impl Users {
     /// The users, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
         self.by_id.values()
+    }
+
+    /// The users from a number on, by number.
+    pub(crate) fn range(&self, from: Bound<UserId>) -> impl Iterator<Item = &Arc<User>> {
+        self.by_id.range((from, Bound::Unbounded)).map(|(_, user)| user)
     }
 
     /// One user.
@@ -216,18 +222,18 @@ impl Users {
         }
     }
 
-    /// Takes away every grant on a stream that is gone: its number may be given to another one.
-    pub(crate) fn forget_stream(&mut self, stream: StreamId) {
+    /// Takes away every grant on a stream that is gone: its number may be given to another one. Gives whose.
+    pub(crate) fn forget_stream(&mut self, stream: StreamId) -> Vec<UserId> {
         self.change_grants(
             |permissions| permissions.streams.contains_key(&stream),
             |permissions| {
                 permissions.streams.remove(&stream);
             },
-        );
+        )
     }
 
-    /// Takes away every grant on a topic that is gone.
-    pub(crate) fn forget_topic(&mut self, stream: StreamId, topic: TopicId) {
+    /// Takes away every grant on a topic that is gone. Gives whose.
+    pub(crate) fn forget_topic(&mut self, stream: StreamId, topic: TopicId) -> Vec<UserId> {
         self.change_grants(
             |permissions| {
                 permissions.streams.get(&stream).is_some_and(|grant| grant.topics.contains_key(&topic))
@@ -237,7 +243,7 @@ impl Users {
                     grant.topics.remove(&topic);
                 }
             },
-        );
+        )
     }
 
     /// Rebuilds the users of a snapshot; none unless numbers ascend below the limit and names are distinct.
@@ -277,14 +283,19 @@ impl Users {
         (self.by_token.len(), self.expiries.len())
     }
 
-    fn change_grants(&mut self, concerned: impl Fn(&Permissions) -> bool, change: impl Fn(&mut Permissions)) {
+    fn change_grants(
+        &mut self,
+        concerned: impl Fn(&Permissions) -> bool,
+        change: impl Fn(&mut Permissions),
+    ) -> Vec<UserId> {
         let holders: Vec<Arc<User>> =
             self.iter().filter(|user| user.permissions.as_ref().is_some_and(&concerned)).cloned().collect();
-        for holder in holders {
-            let mut user = User::clone(&holder);
+        for holder in &holders {
+            let mut user = User::clone(holder);
             user.permissions.as_mut().map(&change);
             self.by_id.insert(user.id, Arc::new(user));
         }
+        holders.iter().map(|holder| holder.id).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 /// Few of everything, so that commands meet: names are taken, numbers are used again, the session table is full.
 const CLIENTS: u128 = 5;
-const SETTINGS: Settings = Settings { lanes_per_class: 2, sessions_max: 3 };
+const SETTINGS: Settings = Settings { lanes_per_class: 2, sessions_max: 3, changes_max: 16 };
 
 fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "0", "1"]).prop_map(str::to_owned)

@@ -2,6 +2,7 @@
 //!
 //! Every frame that comes back passes the checks of `client::Reply::check`, whatever the test is about.
 
+mod changes;
 mod client;
 #[path = "../../../../conformance/harness/src/lib.rs"]
 #[allow(dead_code, unused_imports)]

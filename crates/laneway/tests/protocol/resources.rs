@@ -172,6 +172,19 @@ fn fixed_topic_keeps_its_partitions() {
     assert_eq!(client.ask(&DeletePartitions { stream, topic, partitions_count: 1 }).outcome(), 2023);
 }
 
+#[test]
+fn partitions_of_the_server_are_capped() {
+    // S25
+    let node = Node::start_with(2, |config| config.metadata.partitions_max = Some(3));
+    let mut client = node.client();
+    client.create_stream("s");
+    client.create_topic("s", "two", 2);
+    assert_eq!(client.create_topic_with("s", "t", 2, &OptionMap::new()).outcome(), 2022);
+    client.create_topic("s", "none", 0);
+    let add = CreatePartitions { stream: name("s"), topic: name("none"), partitions_count: 1 };
+    assert_eq!([client.ask(&add).outcome(), client.ask(&add).outcome()], [0, 2022]);
+}
+
 fn number(block: &Block<'_>, key: &str) -> Option<u128> {
     block.get(key).and_then(|value| value.as_unsigned())
 }

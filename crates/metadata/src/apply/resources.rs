@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use laneway_wire::reply::{PermissionsChanged, StreamLife};
 use laneway_wire::{Incarnation, LaneId, PartitionId, Status, StreamId, UserId};
 
 use super::{Effect, Moment, PartitionPlace, below, stored};
+use crate::changes::notes::{Made, UserChange};
 use crate::lanes::LaneClass;
 use crate::limits;
 use crate::metadata::Metadata;
@@ -43,6 +45,7 @@ impl Metadata {
             name: stream.name.clone(),
             options: stream.options.clone(),
         };
+        self.note_stream(&stream, Made::Created);
         self.streams.create(stream);
         Ok(ReplyBody::StreamCreated(created))
     }
@@ -59,7 +62,9 @@ impl Metadata {
         for topic in stream.topics.iter() {
             self.partitions_deleted(id, topic, 0, effects);
         }
-        self.users.forget_stream(id);
+        self.note_stream_deleted(&stream, None);
+        let holders = self.users.forget_stream(id);
+        self.note_lost_grants(holders);
         Ok(ReplyBody::Empty)
     }
 
@@ -99,6 +104,7 @@ impl Metadata {
             name: topic.name.clone(),
             options: topic.options.clone(),
         };
+        self.note_topic(stream.life(), &topic, Made::Created);
         self.streams.update(stream.id, |stream| stream.topics.create(topic));
         Ok(ReplyBody::TopicCreated(created))
     }
@@ -111,9 +117,12 @@ impl Metadata {
         effects: &mut Vec<Effect>,
     ) -> Result<ReplyBody, Status> {
         let (stream, topic) = self.managed_topic(user, stream, topic)?;
+        let life = self.stream_life(stream);
         self.partitions_deleted(stream, &topic, 0, effects);
         self.streams.update(stream, |stream| stream.topics.remove(topic.id));
-        self.users.forget_topic(stream, topic.id);
+        self.note_topic_deleted(life, &topic, None);
+        let holders = self.users.forget_topic(stream, topic.id);
+        self.note_lost_grants(holders);
         Ok(ReplyBody::Empty)
     }
 
@@ -133,8 +142,10 @@ impl Metadata {
             return Err(Status::PartitionIdSpaceExhausted);
         }
         let mut topic = Topic::clone(&topic);
+        let before = topic.partitions_count();
         self.partitions_created(at, stream, &mut topic, planned, effects);
         effects.push(Effect::TopicChanged { stream, topic: topic.id });
+        self.note_partitions(self.stream_life(stream), &topic, before, None);
         self.streams.update(stream, |stream| stream.topics.replace(topic));
         Ok(ReplyBody::Empty)
     }
@@ -152,9 +163,21 @@ impl Metadata {
         let kept = topic.partitions_count().checked_sub(count).ok_or(Status::InvalidPartitionsCount)?;
         self.partitions_deleted(stream, &topic, kept, effects);
         let mut topic = Topic::clone(&topic);
+        let before = topic.partitions_count();
         topic.partitions.truncate(kept as usize);
+        self.note_partitions(self.stream_life(stream), &topic, before, None);
         self.streams.update(stream, |stream| stream.topics.replace(topic));
         Ok(ReplyBody::Empty)
+    }
+
+    fn note_lost_grants(&mut self, holders: Vec<UserId>) {
+        for holder in holders {
+            self.note_user_of(holder, UserChange::Permissions(PermissionsChanged::ResourceDeleted));
+        }
+    }
+
+    pub(super) fn stream_life(&self, stream: StreamId) -> StreamLife {
+        self.stream(stream.0).expect("the caller found the stream").life()
     }
 
     pub(super) fn managed_topic(

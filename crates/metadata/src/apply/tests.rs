@@ -13,6 +13,7 @@ use crate::sessions::Verifier;
 use crate::users::PasswordHash;
 
 mod encryption;
+mod changes;
 mod updates;
 
 const CLIENT: ClientId = ClientId(77);
@@ -27,7 +28,7 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        Self::with(Settings { lanes_per_class: 2, sessions_max: 8 })
+        Self::with(Settings { lanes_per_class: 2, sessions_max: 8, ..Settings::default() })
     }
 
     fn with(settings: Settings) -> Self {
@@ -445,7 +446,7 @@ fn a_registration_needs_the_user_that_was_verified() {
 
 #[test]
 fn a_full_table_refuses_and_an_ended_session_makes_room() {
-    let mut node = Node::with(Settings { lanes_per_class: 1, sessions_max: 2 });
+    let mut node = Node::with(Settings { lanes_per_class: 1, sessions_max: 2, ..Settings::default() });
     node.register(ClientId(2));
     let refused = Answer::NotRegistered(RegisterRefusal::TableFull { max: 2 });
     assert_eq!(node.register(ClientId(3)).answer, refused);
@@ -550,7 +551,7 @@ fn a_second_root_changes_nothing() {
     let root = CreateRoot {
         username: "other".into(),
         password_hash: PasswordHash::new("$other"),
-        settings: Settings { lanes_per_class: 9, sessions_max: 9 },
+        settings: Settings { lanes_per_class: 9, sessions_max: 9, changes_max: 99 },
     };
     let outcome = node.apply(&Command::CreateRoot(root));
     assert_eq!(outcome, Outcome { answer: Answer::Done, effects: vec![] });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use laneway_wire::{Status, UserId};
 
 use super::Effect;
+use crate::changes::notes::Made;
 use crate::metadata::Metadata;
 use crate::names::{Missing, Ref};
 use crate::options::set::OptionRecord;
@@ -26,6 +27,8 @@ impl Metadata {
             return Err(Status::StreamNameAlreadyExists);
         }
         self.streams.update(id, |stream| stream.name = name.into());
+        let stream = self.stream(id.0).map_err(Missing::committed_status)?.clone();
+        self.note_stream(&stream, Made::Updated);
         Ok(ReplyBody::Empty)
     }
 
@@ -63,6 +66,7 @@ impl Metadata {
             effects.push(Effect::TopicChanged { stream, topic: topic.id });
         }
         topic.settings = settings;
+        self.note_topic(self.stream_life(stream), &topic, Made::Updated);
         self.streams.update(stream, |stream| stream.topics.replace(topic));
         Ok(ReplyBody::Empty)
     }

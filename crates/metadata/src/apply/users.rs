@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use laneway_wire::reply::{PermissionsChanged, TokenGone};
 use laneway_wire::{Micros, Status, UserId};
 
 use super::{Effect, Moment, below, stored};
+use crate::changes::notes::UserChange;
 use crate::command::{ExpireTokens, NewToken, NewUser, PasswordChange, SessionId};
 use crate::limits;
 use crate::metadata::Metadata;
@@ -52,6 +54,7 @@ impl Metadata {
             permissions: user.permissions.clone(),
             options: user.options.clone(),
         };
+        self.note_user(&user, UserChange::Created);
         self.users.create(user);
         Ok(ReplyBody::UserCreated(created))
     }
@@ -69,6 +72,7 @@ impl Metadata {
         }
         self.revoke_sessions(at, &user, effects);
         self.users.remove(user.id);
+        self.note_user_deleted(&user);
         Ok(ReplyBody::Empty)
     }
 
@@ -96,6 +100,7 @@ impl Metadata {
             }
             user.status = status.unwrap_or(user.status);
         });
+        self.note_user_of(user.id, UserChange::Updated);
         if status == Some(UserStatus::Inactive) {
             self.revoke_sessions(at, &user, effects);
         }
@@ -116,6 +121,7 @@ impl Metadata {
         let permissions = permissions.cloned().map(Permissions::from);
         self.check_grants(permissions.as_ref())?;
         self.users.update(user.id, |user| user.permissions = permissions);
+        self.note_user_of(user.id, UserChange::Permissions(PermissionsChanged::Updated));
         effects.push(Effect::GrantsChanged { user: user.id });
         Ok(ReplyBody::Empty)
     }
@@ -134,6 +140,7 @@ impl Metadata {
         let change = change.filter(|change| change.verified == user.password_hash);
         let change = change.ok_or(Status::InvalidCredentials)?;
         self.users.update(user.id, |user| user.password_hash = change.new.clone());
+        self.note_user(&user, UserChange::Password);
         Ok(ReplyBody::Empty)
     }
 
@@ -158,26 +165,31 @@ impl Metadata {
             }
         };
         let token = Token { name: new.name.as_str().into(), hash: new.hash, expires_at };
-        match self.users.add_token(caller, token) {
-            true => Ok(ReplyBody::TokenCreated),
-            false => Err(Status::PersonalAccessTokenAlreadyExists),
+        let life = owner.life();
+        if !self.users.add_token(caller, token.clone()) {
+            return Err(Status::PersonalAccessTokenAlreadyExists);
         }
+        self.note_token(life, &token);
+        Ok(ReplyBody::TokenCreated)
     }
 
     pub(super) fn delete_token(&mut self, caller: UserId, name: &str) -> Result<ReplyBody, Status> {
-        match self.users.remove_token(caller, name) {
-            Some(_) => Ok(ReplyBody::Empty),
-            None => Err(Status::ResourceNotFound),
-        }
+        let life = self.users.user(caller).expect("the session's user exists").life();
+        self.users.remove_token(caller, name).ok_or(Status::ResourceNotFound)?;
+        self.note_token_deleted(life, name, TokenGone::Deleted);
+        Ok(ReplyBody::Empty)
     }
 
     /// Removes the named tokens whose time is over at the time of the op.
     pub(super) fn expire_tokens(&mut self, at: Moment, expire: &ExpireTokens) {
         for id in &expire.tokens {
             let user = self.users.user(id.user).filter(|user| user.created_at == id.user_created_at);
-            let token = user.and_then(|user| user.tokens.get(id.name.as_str()));
+            let Some(user) = user else { continue };
+            let token = user.tokens.get(id.name.as_str());
             if token.is_some_and(|token| token.has_expired(at.timestamp)) {
+                let life = user.life();
                 self.users.remove_token(id.user, &id.name);
+                self.note_token_deleted(life, &id.name, TokenGone::Expired);
             }
         }
     }

@@ -9,7 +9,7 @@ use laneway_wire::reply::{
     ClientDetails, ClientHeader, ClusterMetadata, ClusterNode, NodeRole, NodeStatus, Record, StreamDetails,
     Transport, put_topics_count,
 };
-use laneway_wire::request::{DescribeOptions, GetClient, GetStream, GetTopic, GetTopics};
+use laneway_wire::request::{DescribeOptions, GetClient, GetMetadataChanges, GetStream, GetTopic, GetTopics};
 use laneway_wire::{Code, Frame, Offset, PartitionKey, ReplicaId, Status, StreamId, TopicId};
 
 use crate::connections::{Binding, Connection};
@@ -62,6 +62,7 @@ impl Shard {
             Code::GetUsers => self.serve_users(reply_to, &binding),
             Code::GetPersonalAccessTokens => self.serve_tokens(reply_to, &binding),
             Code::DescribeOptions => self.describe_options(reply_to, &binding, &frame),
+            Code::GetMetadataChanges => self.serve_changes(reply_to, &binding, &frame),
             Code::GetMe => self.answer(reply_to, |out| me(connection, &binding).put(out)),
             Code::GetStats
             | Code::GetClient
@@ -128,6 +129,17 @@ impl Shard {
                 self.answer(reply_to, |out| put_descriptions(out, request.scope, binding.protocol, defaults));
             }
             Err(error) => self.refuse_here(reply_to, error.status()),
+        }
+    }
+
+    /// A page of the change log, from the metadata of this shard.
+    fn serve_changes(self: &Rc<Self>, reply_to: ReplyTo, binding: &Binding, frame: &Frame) {
+        let metadata = self.metadata();
+        let request = GetMetadataChanges::parse(&frame.body).map_err(|error| error.status());
+        let permitted = metadata.permit(binding.user, Rule::ChangeLog);
+        match request.and_then(|request| permitted.map(|()| request)) {
+            Ok(request) => self.answer(reply_to, |out| metadata.put_changes(&request, out)),
+            Err(status) => self.refuse_here(reply_to, status),
         }
     }
 
