@@ -1,6 +1,7 @@
 //! The metadata lane: from a request to its answer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use laneway_metadata::planner::{PlanSettings, Planner};
 use laneway_metadata::sessions::{Admit, EndReason};
@@ -22,7 +23,7 @@ pub enum Effect<T> {
     /// [`MetadataLane::handle_synced`].
     Write(Entry),
     /// Hand this version to every shard, before anything that follows.
-    Publish(Metadata),
+    Publish(Arc<Metadata>),
     /// Let a shard open and fence partitions; answered by [`MetadataLane::handle_shard_done`].
     Work {
         /// The op that decided it.
@@ -321,7 +322,7 @@ impl<T> MetadataLane<T> {
             self.expiring = false;
         }
         self.replica.handle_applied(op);
-        self.effects.push_back(Effect::Publish(self.metadata.clone()));
+        self.effects.push_back(Effect::Publish(Arc::new(self.metadata.clone())));
         self.note_sessions(now, &outcome.effects);
 
         let in_flight =

@@ -463,7 +463,6 @@ impl Shard {
         match effect {
             Effect::Write(entry) => self.write(LaneId::METADATA, entry),
             Effect::Publish(metadata) => {
-                let metadata = Arc::new(metadata);
                 for post in &self.posts[1..] {
                     post.publish(metadata.clone());
                 }
