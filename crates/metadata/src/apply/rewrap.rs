@@ -5,6 +5,7 @@ use std::sync::Arc;
 use laneway_encryption::WrapSet;
 
 use super::Answer;
+use crate::changes::notes::Made;
 use crate::command::Rewrap;
 use crate::metadata::Metadata;
 use crate::options::{Scope, StoredOptions, StreamEncryption, encryption};
@@ -24,6 +25,9 @@ impl Metadata {
             encryption::store(&mut options, &envelopes);
             let options = Arc::new(StoredOptions::new(Scope::Stream, options));
             self.streams.update(rewrap.stream, |stream| stream.options = options);
+            // The fingerprints of the keys that wrap the stream's key are public, and other ones now.
+            let stream = self.streams.find(rewrap.stream.0).expect("it was found above").clone();
+            self.note_stream(&stream, Made::Updated);
         }
         Answer::Done
     }

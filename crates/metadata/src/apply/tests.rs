@@ -12,8 +12,8 @@ use crate::planner::{PlanSettings, Planner};
 use crate::sessions::Verifier;
 use crate::users::PasswordHash;
 
-mod encryption;
 mod changes;
+mod encryption;
 mod updates;
 
 const CLIENT: ClientId = ClientId(77);
