@@ -49,7 +49,7 @@ pub enum Event {
         entry: Option<Entry>,
     },
     /// The state of the lane through this op is durable outside of the log. Not above `commit_min`.
-    Checkpointed(Op),
+    Checkpointed(CheckpointId),
     /// A state transfer has put this checkpoint in place, durably: state, client table and all. `timestamp` is the one of
     /// its last op.
     CheckpointInstalled {
@@ -82,11 +82,6 @@ pub enum ReadPurpose {
         to: ReplicaId,
         /// Its question.
         nonce: Nonce,
-    },
-    /// To send it again as primary.
-    Resend {
-        /// The backup.
-        to: ReplicaId,
     },
 }
 
@@ -158,11 +153,13 @@ pub enum Effect {
     },
     /// Read an entry. Answered by [`Event::Read`].
     Read(ReadRequest),
-    /// The log below this op is no longer needed: everything under it is covered by a durable checkpoint, and the anchor
-    /// and the repair window stay. A driver may keep more.
+    /// Once a superblock record is durable the log below an op is no longer needed: a checkpoint covers it, and the anchor
+    /// and a window for repair stay. A driver may keep more.
     Trim {
         /// The lowest op that must stay.
         below: Op,
+        /// The record that names the checkpoint.
+        after: SuperblockNumber,
     },
     /// A view has started here. Waiters of ops that were proposed here in an older view are told that the outcome is not
     /// known (57), queued requests that they were not taken (58). What ran ahead of commit is rebuilt from `commit_min`.

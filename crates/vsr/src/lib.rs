@@ -17,6 +17,10 @@ pub mod roster;
 pub mod superblock;
 pub mod vote;
 
+pub mod marks;
+pub mod mutation;
+mod random;
+
 pub mod config;
 pub mod message;
 
@@ -26,6 +30,7 @@ pub mod log;
 pub mod transfer;
 
 pub mod invariants;
+pub mod merge;
 pub mod replica;
 
 pub use config::{Config, ConfigError, Timing};
@@ -36,8 +41,9 @@ pub use event::{
 };
 pub use header::{ClusterId, DiskId, Draft, Epoch, Header, Identity};
 pub use message::{Anchor, Message, Nonce, Progress, StartView, TransferMessage};
+pub use mutation::Mutation;
 pub use quorum::{QuorumError, Quorums};
-pub use replica::{Frontier, ProposeError, Replica, Restored};
+pub use replica::{Frontier, ProposeError, Replica, Restored, Status};
 pub use roster::{Roster, RosterError};
 pub use superblock::{BootId, Identification, Superblock, SuperblockWriter};
 pub use vote::{CheckpointId, Held, LogTrust, Slot, Vote};

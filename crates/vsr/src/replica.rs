@@ -1,45 +1,64 @@
-//! One replica of one lane.
+//! One replica of one lane. This file holds what a replica is and hands each event to the part that answers it.
+//!
+//! Parts, in reading order: `slots` (the log as known), `storage` (what is durable), `normal` (propose, acknowledge,
+//! commit, apply), `liveness` (heartbeats, lease, suspicion), `election` (votes and the merged log), `adoption` (a decided
+//! log), `repair` (what is missing), `restart` (after a stop), `transfer` (checkpoints).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use laneway_wire::{LaneId, Micros, Nanos, Op};
+use laneway_wire::{LaneId, Micros, Nanos, Op, ReplicaId};
 
-use crate::config::{Config, WINDOW_BYTES_MAX};
-use crate::entry::{Durability, Entry, EntryBody, View};
-use crate::event::{Effect, Event, LogNumber};
-use crate::header::{ClusterId, Draft, Header, Identity};
+use crate::config::Config;
+use crate::durability;
+use crate::entry::{Entry, View};
+use crate::event::{Effect, Event, Halt};
+use crate::header::{DiskId, Header, Identity};
 use crate::invariants;
-use crate::vote::CheckpointId;
+use crate::marks::mark;
+use crate::message::{Anchor, Message, Nonce};
+use crate::mutation::Mutations;
+use crate::random::Random;
+use crate::roster::Role;
+use crate::superblock::Promise;
+use crate::vote::{CheckpointId, LogTrust};
 
+mod adoption;
+mod election;
+mod liveness;
+mod normal;
+mod repair;
+mod restart;
 mod restore;
+mod slots;
+mod storage;
+mod timers;
+mod transfer;
 
+use election::Election;
+use liveness::{Follower, Leader, Peer};
+pub use normal::ProposeError;
+use repair::Repair;
 pub use restore::Restored;
+use slots::Slots;
+use storage::Storage;
+pub use timers::Timer;
+use timers::Timers;
 
-/// Why a proposal was not taken. Nothing happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ProposeError {
-    /// Too much is in flight.
-    #[error("lane {lane} has {ops} entries and {bytes} bytes in flight; retry when some have committed")]
-    Full {
-        /// The lane.
-        lane: LaneId,
-        /// Entries in flight.
-        ops: usize,
-        /// Their bytes.
-        bytes: usize,
-    },
-    /// Another replica orders the entries of this lane.
-    #[error("lane {lane} is led by another replica")]
-    NotPrimary {
-        /// The lane.
-        lane: LaneId,
-    },
-    /// No view has started, or what the view inherited is not applied yet.
-    #[error("lane {lane} does not take entries yet")]
-    NotReady {
-        /// The lane.
-        lane: LaneId,
-    },
+/// What a replica is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// A view has started: the primary orders entries, the others take them.
+    Normal,
+    /// A view was entered and its log is not decided, or not yet durable here.
+    ViewChange,
+    /// After a restart: looking for the current view.
+    Recovering,
+    /// As [`Status::Recovering`], with an end of the log that may have cost acknowledged entries: no vote.
+    RecoveringHead,
+    /// The directory was emptied: nothing this replica says counts.
+    Amnesiac,
+    /// Stopped for good.
+    Halted,
 }
 
 /// How far a replica has come. Every field is the highest op for which the statement holds; 0 means none.
@@ -51,61 +70,81 @@ pub struct Frontier {
     pub written: Op,
     /// A flush after the write has finished, without a gap below: survives a power loss.
     pub synced: Op,
-    /// Known to be committed.
+    /// Known to be committed. Above `written` on a replica that lags.
     pub commit_max: Op,
     /// Applied here.
     pub commit_min: Op,
 }
 
-/// One replica of one lane. Lives on the shard that owns the lane, created at recovery with the op that was applied
-/// last, and ends with the shard.
+/// One replica of one lane. Lives on the shard that owns the lane, from recovery until the shard ends.
 #[derive(Debug)]
 pub struct Replica {
     config: Config,
+    mutations: Mutations,
+    /// Place in the member list; `None` for a learner.
+    place: Option<usize>,
+    now: Nanos,
+    random: Random,
+    nonces: u64,
+
+    status: Status,
     view: View,
-    frontier: Frontier,
+    log_view: View,
+    /// What backs the view: the vote for it, or the log that started it.
+    promise: Promise,
+    /// The head of the log that the current view started with.
+    view_start: Op,
+
+    slots: Slots,
+    /// Headers of the current log whose bodies are not here, above the applied ones.
+    known: BTreeMap<Op, Header>,
+    /// Entries of the current log above a gap, not in the log yet.
+    ahead: BTreeMap<Op, Entry>,
+    commit_max: Op,
+    commit_min: Op,
+    /// Handed out to be applied, through here.
+    applying: Op,
+    /// Bodies on their way from the log to be applied.
+    reading: BTreeSet<Op>,
     timestamp_last: Micros,
-    head: Identity,
-    log_number: LogNumber,
-    /// Entries above `commit_min`, oldest first.
-    pipeline: VecDeque<Entry>,
-    pipeline_bytes: usize,
+    /// The latest timestamp that the clocks of the cluster allow, as far as known.
+    clock_bound: Option<Micros>,
+
+    checkpoint: CheckpointId,
+    trust: LogTrust,
+    /// Once everything through here is held the log is trusted again.
+    trusted_at: Option<Op>,
+    syncing: bool,
+    transferring: bool,
+
+    storage: Storage,
+    peers: Vec<Peer>,
+    leader: Leader,
+    follower: Follower,
+    election: Election,
+    repair: Repair,
+    timers: Timers,
     effects: VecDeque<Effect>,
+    /// The data directory, while it is not known to the others.
+    disk: DiskId,
+    /// Answers to an amnesiac member.
+    recovery: Vec<restart::RecoveryAnswer>,
 }
 
 impl Replica {
-    /// The only member of a lane. It has applied everything through `applied`, whose entry carries `timestamp_last`.
-    pub fn alone(config: Config, applied: CheckpointId, timestamp_last: Micros) -> Self {
-        let frontier = Frontier {
-            op_head: applied.op,
-            written: applied.op,
-            synced: applied.op,
-            commit_max: applied.op,
-            commit_min: applied.op,
-        };
-        Self {
-            config,
-            view: View::default(),
-            frontier,
-            timestamp_last,
-            head: applied.identity,
-            log_number: LogNumber(0),
-            pipeline: VecDeque::new(),
-            pipeline_bytes: 0,
-            effects: VecDeque::new(),
-        }
-    }
-
-    /// The only member of a lane whose log does not keep names: the chain of names starts anew at every boot.
-    pub fn alone_in(lane: LaneId, applied: Op, timestamp_last: Micros) -> Self {
-        let config = Config::alone(ClusterId::default(), lane);
-        let identity = Identity::root(config.cluster, lane);
-        Replica::alone(config, CheckpointId { op: applied, identity }, timestamp_last)
-    }
-
     /// The lane of this replica.
     pub fn lane(&self) -> LaneId {
         self.config.lane
+    }
+
+    /// Who this replica is.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it is doing.
+    pub fn status(&self) -> Status {
+        self.status
     }
 
     /// The current view.
@@ -113,111 +152,66 @@ impl Replica {
         self.view
     }
 
+    /// The last view whose log was adopted or decided here.
+    pub fn log_view(&self) -> View {
+        self.log_view
+    }
+
+    /// Who leads the current view.
+    pub fn primary(&self) -> ReplicaId {
+        self.config.roster.primary(self.view)
+    }
+
+    /// Whether this replica leads a view that has started.
+    pub fn is_primary(&self) -> bool {
+        self.status == Status::Normal && self.leads()
+    }
+
+    /// Whether this replica follows a view that has started: requests are sent on to its primary (89).
+    pub fn is_settled_backup(&self) -> bool {
+        self.status == Status::Normal && !self.leads() && !self.transferring
+    }
+
+    /// Whether a checkpoint is being fetched.
+    pub fn is_transferring(&self) -> bool {
+        self.transferring
+    }
+
+    /// The head of the log that the current view started with.
+    pub fn view_start(&self) -> Op {
+        self.view_start
+    }
+
+    /// The durable state.
+    pub fn checkpoint(&self) -> CheckpointId {
+        self.checkpoint
+    }
+
     /// How far this replica has come.
-    pub fn frontier(&self) -> &Frontier {
-        &self.frontier
-    }
-
-    /// Entries that are proposed and not yet applied.
-    pub fn in_flight(&self) -> usize {
-        self.pipeline.len()
-    }
-
-    /// The op and timestamp that the next proposal at `wall` gets. Lets the caller stamp them into the body first.
-    /// Timestamps strictly increase. Source: V61.
-    pub fn next(&self, wall: Micros) -> (Op, Micros) {
-        (self.frontier.op_head.next(), wall.max(Micros(self.timestamp_last.0 + 1)))
-    }
-
-    /// Whether a body of `bytes` would be taken now.
-    pub fn admit(&self, bytes: usize) -> Result<(), ProposeError> {
-        let full_ops = self.pipeline.len() >= self.config.window_ops();
-        let full_bytes = !self.pipeline.is_empty() && self.pipeline_bytes + bytes > WINDOW_BYTES_MAX;
-        if full_ops || full_bytes {
-            return Err(ProposeError::Full {
-                lane: self.config.lane,
-                ops: self.pipeline.len(),
-                bytes: self.pipeline_bytes,
-            });
-        }
-        Ok(())
-    }
-
-    /// Orders a new entry. Emits [`Effect::Write`].
-    pub fn propose(
-        &mut self,
-        wall: Micros,
-        durability: Durability,
-        body: EntryBody,
-    ) -> Result<Op, ProposeError> {
-        self.admit(body.bytes())?;
-        let (op, timestamp) = self.next(wall);
-        let draft = Draft {
-            op,
-            parent: self.head,
-            view: self.view,
-            commit: self.frontier.commit_min,
-            timestamp,
-            epoch: self.config.roster.epoch(),
-            primary: self.config.replica,
-            durability,
-        };
-        let header = Header::seal(self.config.cluster, self.config.lane, draft, &body);
-        let entry = Entry { header, body };
-        self.head = header.identity;
-        self.frontier.op_head = op;
-        self.timestamp_last = timestamp;
-        self.pipeline_bytes += entry.body.bytes();
-        self.pipeline.push_back(entry.clone());
-        self.log_number.0 += 1;
-        self.effects.push_back(Effect::Write { number: self.log_number, entry });
-        self.check();
-        Ok(op)
-    }
-
-    /// Something happened.
-    pub fn handle(&mut self, _now: Nanos, event: Event) {
-        match event {
-            Event::Written(number) => self.handle_written(self.op_of(number)),
-            Event::Synced(number) => self.handle_synced(self.op_of(number)),
-            Event::Applied(op) => self.handle_applied(op),
-            _ => {}
+    pub fn frontier(&self) -> Frontier {
+        Frontier {
+            op_head: self.slots.head(),
+            written: self.slots.written(),
+            synced: self.slots.synced(),
+            commit_max: self.commit_max,
+            commit_min: self.commit_min,
         }
     }
 
-    /// When [`Event::Timeout`] is due; [`Nanos::NEVER`] when no timer runs.
-    pub fn poll_timeout(&self) -> Nanos {
-        Nanos::NEVER
+    /// The name of the entry at an op, where it is known: from the anchor of the kept headers to the head.
+    pub fn identity(&self, op: Op) -> Option<Identity> {
+        self.slots.identity(op)
     }
 
-    /// Every write through `op` has finished.
-    pub fn handle_written(&mut self, op: Op) {
-        assert!(op <= self.frontier.op_head, "lane {}: op {op} written but never proposed", self.config.lane);
-        self.frontier.written = self.frontier.written.max(op);
-        self.commit();
+    /// Whether a body is missing here that should not be.
+    pub fn is_repairing(&self) -> bool {
+        self.wants_repair()
     }
 
-    /// A flush that covers every write through `op` has finished.
-    pub fn handle_synced(&mut self, op: Op) {
-        assert!(
-            op <= self.frontier.written,
-            "lane {}: op {op} flushed before it was written",
-            self.config.lane
-        );
-        self.frontier.synced = self.frontier.synced.max(op);
-        self.commit();
-    }
-
-    /// The entry at `op`, the oldest one in flight, has been applied.
-    pub fn handle_applied(&mut self, op: Op) {
-        let lane = self.config.lane;
-        assert!(op == self.frontier.commit_min.next(), "lane {lane}: op {op} applied out of order");
-        assert!(op <= self.frontier.commit_max, "lane {lane}: op {op} applied before its commit");
-        let entry = self.pipeline.pop_front().expect("an entry stays in flight until it is applied");
-        assert!(entry.op() == op, "lane {lane}: the pipeline lost an entry before op {op}");
-        self.pipeline_bytes -= entry.body.bytes();
-        self.frontier.commit_min = op;
-        self.check();
+    /// Plants bugs.
+    #[cfg(any(test, feature = "mutations"))]
+    pub fn mutate(&mut self, mutation: crate::mutation::Mutation) {
+        self.mutations = Mutations::only(mutation);
     }
 
     /// The next thing to do, if any.
@@ -225,41 +219,228 @@ impl Replica {
         self.effects.pop_front()
     }
 
-    /// Advances the commit point over every entry that is as durable as its class asks. Commits are in order, so an
-    /// entry that waits for a flush holds back what comes after it.
-    fn commit(&mut self) {
-        loop {
-            let op = self.frontier.commit_max.next();
-            let index = (op.0 - self.frontier.commit_min.0 - 1) as usize;
-            let Some(entry) = self.pipeline.get(index) else { break };
-            assert!(entry.op() == op, "lane {}: the pipeline has a gap before op {op}", self.config.lane);
-            if op > self.durable(entry.header.durability) {
-                break;
-            }
-            self.frontier.commit_max = op;
-            self.effects.push_back(Effect::Apply(entry.clone()));
+    /// When [`Event::Timeout`] is due; [`Nanos::NEVER`] when no timer runs.
+    pub fn poll_timeout(&self) -> Nanos {
+        self.timers.next()
+    }
+
+    /// Something happened.
+    pub fn handle(&mut self, now: Nanos, event: Event) {
+        if self.status == Status::Halted {
+            return;
         }
+        self.advance_clock(now);
+        match event {
+            Event::Message { from, message } => self.on_message(from, message),
+            Event::Timeout => self.on_timeout(),
+            Event::Written(number) => self.on_written(number),
+            Event::Synced(number) => self.on_synced(number),
+            Event::LogFailed => self.on_log_failed(),
+            Event::Applied(op) => self.on_applied(op),
+            Event::SuperblockWritten(number) => self.on_superblock_written(number),
+            Event::Read { request, entry } => self.on_read(request, entry),
+            Event::Checkpointed(checkpoint) => self.on_checkpointed(checkpoint),
+            Event::CheckpointInstalled { checkpoint, timestamp } => {
+                self.on_checkpoint_installed(checkpoint, timestamp);
+            }
+            Event::TransferFailed => self.on_transfer_failed(),
+            Event::Admission { replica, admitted } => self.on_admission(replica, admitted),
+            Event::ClockBound(bound) => self.clock_bound = Some(bound),
+        }
+        self.finish();
+    }
+
+    fn on_message(&mut self, from: ReplicaId, message: Message) {
+        let role = self.config.roster.role(from);
+        if role == Role::Stranger || from == self.config.replica {
+            return;
+        }
+        match message {
+            Message::Prepare { view, commit, checkpoint, entry } => {
+                self.on_prepare(from, view, commit, checkpoint, entry);
+            }
+            Message::PrepareOk { view, progress } => self.on_progress(from, view, &progress),
+            Message::Heartbeat { .. } => self.on_heartbeat(from, message),
+            Message::HeartbeatAck { view, sequence: _, sent_at, progress } => {
+                self.on_heartbeat_ack(from, view, sent_at, &progress);
+            }
+            Message::StartViewChange { view: _, target, commit_max: _ } => self.on_suspicion(from, target),
+            Message::DoViewChange(vote) => self.on_vote(from, *vote),
+            Message::StartView(start) => self.on_start_view(from, *start),
+            Message::GetView { view, nonce, op_head: _, recovering } => {
+                self.on_get_view(from, view, nonce, recovering);
+            }
+            Message::GetHeaders { view: _, nonce, first, last } => {
+                self.on_get_headers(from, nonce, first, last)
+            }
+            Message::Headers { view: _, nonce: _, headers } => self.on_headers(&headers),
+            Message::GetPrepare { view: _, nonce, wanted } => self.on_get_prepare(from, nonce, &wanted),
+            Message::RepairPrepare { view, nonce: _, settled, entry } => {
+                self.on_repair_prepare(from, view, settled, entry);
+            }
+            Message::RangeEvicted { view: _, nonce, oldest, checkpoint: _ } => {
+                self.on_range_evicted(from, nonce, oldest);
+            }
+            Message::Transfer { view: _, message } => self.on_transfer_message(from, message),
+            Message::Recovery { view: _, nonce, disk: _ } => self.on_recovery(from, nonce),
+            Message::RecoveryReply { .. } => self.on_recovery_reply(from, message),
+            // Clocks are a matter of nodes, not of lanes.
+            Message::Ping { .. } | Message::Pong { .. } => {}
+        }
+    }
+
+    fn on_timeout(&mut self) {
+        for timer in Timer::ALL {
+            let Some(due) = self.timers.take_due(timer, self.now) else { continue };
+            self.note_delay(due);
+            match timer {
+                Timer::Heartbeat => self.on_heartbeat_timer(),
+                Timer::Suspect => self.on_suspect_timer(),
+                Timer::Resend => self.on_resend_timer(),
+                Timer::Vote => self.on_vote_timer(),
+                Timer::ViewChange => self.on_view_change_timer(),
+                Timer::GetView => self.on_get_view_timer(),
+                Timer::ColdStart => self.on_cold_start_timer(),
+                Timer::Abdicate => self.on_abdicate_timer(),
+                Timer::Repair => self.on_repair_timer(),
+            }
+        }
+    }
+
+    /// What every step ends with.
+    fn finish(&mut self) {
+        self.regain_trust();
+        self.schedule_repair();
         self.check();
     }
 
-    fn op_of(&self, number: LogNumber) -> Op {
-        Op(self.frontier.op_head.0 - (self.log_number.0 - number.0))
-    }
-
-    fn durable(&self, durability: Durability) -> Op {
-        match durability {
-            Durability::Replicated => self.frontier.written,
-            Durability::Persisted => self.frontier.synced,
+    fn advance_clock(&mut self, now: Nanos) {
+        let slept = now.us_since(self.now) > self.config.timing.lease_us;
+        self.now = self.now.max(now);
+        if slept && self.is_primary() && !self.is_alone() {
+            // A process that was stopped for longer than a lease may have been replaced. The lease itself is counted
+            // from heartbeats sent before, and so is over.
+            mark!("primary woke up");
+            self.probe_view();
         }
     }
 
+    // ---- What the parts share.
+
+    fn is_alone(&self) -> bool {
+        self.config.roster.members().len() == 1 && self.config.roster.learners().is_empty()
+    }
+
+    fn leads(&self) -> bool {
+        self.primary() == self.config.replica
+    }
+
+    fn place_of(&self, replica: ReplicaId) -> Option<usize> {
+        match self.config.roster.role(replica) {
+            Role::Member(place) => Some(place),
+            Role::Learner | Role::Stranger => None,
+        }
+    }
+
+    /// The place of a member that counts in quorums.
+    fn counting_place(&self, replica: ReplicaId) -> Option<usize> {
+        self.place_of(replica).filter(|place| self.peers[*place].admitted)
+    }
+
+    /// Whether this replica counts in quorums.
+    fn counts(&self) -> bool {
+        self.place.is_some_and(|place| self.peers[place].admitted)
+    }
+
+    fn next_nonce(&mut self) -> Nonce {
+        self.nonces = self.nonces.wrapping_add(1);
+        Nonce(self.nonces)
+    }
+
+    fn send(&mut self, to: ReplicaId, message: Message) {
+        if !self.mutations.any() {
+            let required = durability::requirement(&message);
+            assert!(
+                self.is_satisfied(&required),
+                "lane {}: {message:?} is ahead of the disk",
+                self.config.lane
+            );
+        }
+        self.effects.push_back(Effect::Send { to, message, after: self.storage.barrier(&self.slots) });
+    }
+
+    fn broadcast(&mut self, message: &Message) {
+        let others: Vec<ReplicaId> = self.config.roster.others(self.config.replica).collect();
+        for to in others {
+            self.send(to, message.clone());
+        }
+    }
+
+    fn broadcast_members(&mut self, message: &Message) {
+        for place in 0..self.config.roster.members().len() {
+            let to = self.config.roster.members()[place];
+            if to != self.config.replica {
+                self.send(to, message.clone());
+            }
+        }
+    }
+
+    fn halt(&mut self, halt: Halt) {
+        mark!("replica halted");
+        self.effects.push_back(Effect::Stopped { view: self.view });
+        self.effects.push_back(Effect::Halt(halt));
+        self.status = Status::Halted;
+        self.timers.stop_all();
+    }
+
+    fn anchor_of(checkpoint: CheckpointId) -> Anchor {
+        Anchor { op: checkpoint.op, identity: checkpoint.identity }
+    }
+
     fn check(&self) {
+        if self.status == Status::Halted || self.mutations.any() {
+            return;
+        }
         let lane = self.config.lane;
-        assert!(invariants::frontiers_ordered(&self.frontier), "lane {lane}: {:?}", self.frontier);
+        let frontier = self.frontier();
+        assert!(invariants::frontiers_ordered(&frontier), "lane {lane}: {frontier:?}");
+        assert!(self.applying >= self.commit_min && self.applying <= self.commit_max);
+        if self.is_alone() {
+            return;
+        }
         assert!(
-            self.pipeline.len() as u64 == self.frontier.op_head.0 - self.frontier.commit_min.0,
-            "lane {lane}: the pipeline holds exactly what is not applied"
+            invariants::views_ordered(self.status, self.view, self.log_view, &self.promise),
+            "lane {lane}: {:?} in view {:?} with the log of {:?}",
+            self.status,
+            self.view,
+            self.log_view
         );
+        assert!(self.checkpoint.op <= self.commit_min, "lane {lane}: a checkpoint of what is not applied");
+        assert!(self.timers_fit(), "lane {lane}: {:?} with {:?}", self.status, self.timers);
+        if self.is_primary() {
+            let open = frontier.op_head.0 - frontier.commit_min.0;
+            assert!(open <= self.config.window_ops() as u64, "lane {lane}: {open} entries are open");
+        }
+    }
+
+    /// Every status has exactly its timers (V60).
+    fn timers_fit(&self) -> bool {
+        let runs = |timer| self.timers.runs(timer);
+        match self.status {
+            Status::Normal if self.leads() => {
+                let leading = !self.leader.abdicated;
+                runs(Timer::Heartbeat) == leading
+                    && runs(Timer::Abdicate) == leading
+                    && runs(Timer::Resend)
+                    && !runs(Timer::Suspect)
+                    && !runs(Timer::ViewChange)
+            }
+            Status::Normal => (runs(Timer::Suspect) || runs(Timer::Vote)) && !runs(Timer::Heartbeat),
+            Status::ViewChange => runs(Timer::ViewChange) && !runs(Timer::Heartbeat) && !runs(Timer::Suspect),
+            Status::Recovering => runs(Timer::GetView) && (runs(Timer::ColdStart) || runs(Timer::Vote)),
+            Status::RecoveringHead | Status::Amnesiac => runs(Timer::GetView),
+            Status::Halted => true,
+        }
     }
 }
 
