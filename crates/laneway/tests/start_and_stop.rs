@@ -199,6 +199,7 @@ fn a_directory_of_something_else_is_left_alone() {
     fails_to_start(&["--tcp", "127.0.0.1:0", "--data-dir", below], &[below, "Not a directory"]);
 }
 
+/// S47, with standard output in place of the log.
 #[test]
 fn a_random_password_is_printed_once_and_logged_never() {
     let home = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ use crate::node::Node;
 
 pub const VERSION: ProtocolVersion = ProtocolVersion::V0_12_2;
 /// Password of every user that a test does not give another one.
-pub const PASSWORD: &str = "secret";
+pub const PASSWORD: &str = "a-common-secret";
 
 /// What a sign-in came to when it was refused.
 #[derive(Debug, PartialEq, Eq)]

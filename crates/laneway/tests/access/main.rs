@@ -5,6 +5,7 @@ mod accounts;
 #[path = "../protocol/client.rs"]
 #[allow(dead_code)]
 mod client;
+mod crashes;
 mod grants;
 mod matrix;
 #[path = "../protocol/messages.rs"]
@@ -16,6 +17,10 @@ mod node;
 #[path = "../fetch/request.rs"]
 #[allow(dead_code)]
 mod request;
+mod root;
+#[path = "../stress/serve.rs"]
+#[allow(dead_code)]
+mod serve;
 mod sign_in;
 mod tokens;
 mod users;
