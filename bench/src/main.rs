@@ -7,6 +7,7 @@ mod limit;
 mod process;
 mod settings;
 mod singles;
+mod storm;
 mod topic;
 mod workers;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 use crate::limit::{Limits, gigabytes_per_second};
 use crate::process::Broker;
 use crate::settings::Settings;
+use crate::storm::Storm;
 use crate::topic::Topic;
 use crate::workers::Taken;
 
@@ -57,6 +59,7 @@ fn measure(settings: &Settings, shards: u32) -> Result<()> {
             'a' => measure_batches(settings, &broker, &limits),
             'b' => measure_singles(settings, &broker, 64, block),
             'c' => measure_singles(settings, &broker, 1, block),
+            'e' => measure_storm(settings, &broker),
             _ => measure_idle(&broker),
         };
         result.map_err(|error| format!("{error}\nlog of the broker:\n{}", broker.log()))?;
@@ -124,6 +127,28 @@ fn measure_singles(settings: &Settings, broker: &Broker, connections: usize, blo
         taken.after.resident_mib,
         (taken.after.resident_mib - taken.before.resident_mib) * 1024.0 / count
     );
+    Ok(())
+}
+
+fn measure_storm(settings: &Settings, broker: &Broker) -> Result<()> {
+    let topic = Topic::create(broker.address(), "storm", PARTITIONS)?;
+    for storm in [Storm::Calm, Storm::Pings, Storm::OneAddress, Storm::ManyAddresses, Storm::Calm] {
+        let mut weather = storm::send(broker, &topic, storm, settings.time)?;
+        println!(
+            "e {storm:?}: {} messages, p50 {:.3} ms, p99 {:.3} ms, max {:.1} ms; {} connections asked ({} a second \
+             wanted): {} evicted, {} replied, {} unanswered; broker {:.2} cores",
+            weather.latencies.count(),
+            weather.latencies.percentile(0.5),
+            weather.latencies.percentile(0.99),
+            weather.latencies.percentile(1.0),
+            weather.asked,
+            storm::GUESSES_PER_SECOND,
+            weather.evicted,
+            weather.replied,
+            weather.unanswered,
+            weather.cpu_seconds / settings.time.as_secs_f64()
+        );
+    }
     Ok(())
 }
 

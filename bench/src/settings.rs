@@ -43,8 +43,8 @@ impl Settings {
                 _ => settings.binary = argument.into(),
             }
         }
-        if settings.only.chars().any(|workload| !"abcd".contains(workload)) {
-            return Err(format!("workloads are a, b, c and d, not {}", settings.only).into());
+        if settings.only.chars().any(|workload| !"abcde".contains(workload)) {
+            return Err(format!("workloads are a, b, c, d and e, not {}", settings.only).into());
         }
         Ok(settings)
     }

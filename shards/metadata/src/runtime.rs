@@ -405,3 +405,114 @@ fn verdict(op: Op, answer: Answer) -> Verdict {
         answer => Verdict::Committed { op, answer },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use laneway_metadata::{NewToken, PasswordHash, ROOT, ROOT_CREATED_AT, Settings, TokenHash, Verifier};
+    use laneway_wire::SessionEpoch;
+
+    use super::*;
+
+    const CLIENT: ClientId = ClientId(7);
+
+    /// A lane with root signed in, whose journal is quick. Tickets are names.
+    struct Node {
+        lane: MetadataLane<&'static str>,
+        now: Micros,
+    }
+
+    impl Node {
+        fn new() -> Self {
+            let lane = MetadataLane::recover(None, [], PlanSettings::default(), 1, 1_000_000, Nanos(0));
+            let mut node = Self { lane: lane.expect("nothing to recover"), now: Micros(1_000) };
+            let root = CreateRoot {
+                username: "root".into(),
+                password_hash: PasswordHash::new("$phc"),
+                settings: Settings::default(),
+            };
+            node.lane.create_root(node.now, root, "root");
+            node.settle();
+            let verifier = Verifier([1; 32]);
+            let register = Register {
+                client: CLIENT,
+                user: ROOT,
+                user_created_at: ROOT_CREATED_AT,
+                verifier,
+                token: None,
+            };
+            node.lane.register(node.now, register, "session");
+            node.settle();
+            node
+        }
+
+        fn ask_for_token(&mut self, request: u64, lives_us: u64, ticket: &'static str) {
+            let identity = RequestIdentity {
+                client: CLIENT,
+                session: SessionEpoch(2),
+                request: RequestNumber(request),
+                request_checksum: 9,
+                user: ROOT,
+                operation: 146,
+            };
+            let name = format!("token {request}");
+            let hash = TokenHash([request as u8; 32]);
+            let token = NewToken { name, hash, lives_us: Some(lives_us), tokens_max: 9 };
+            self.lane.request(self.now, identity, Mutation::CreateToken(token), ticket);
+        }
+
+        /// Writes and flushes everything; gives the answers.
+        fn settle(&mut self) -> Vec<(&'static str, Verdict)> {
+            let mut answers = Vec::new();
+            while let Some(effect) = self.lane.poll_effect() {
+                match effect {
+                    Effect::Write(entry) => {
+                        self.lane.handle_written(Nanos(0), entry.op());
+                        self.lane.handle_synced(Nanos(0), entry.op());
+                    }
+                    Effect::Answer(ticket, verdict) => answers.push((ticket, verdict)),
+                    _ => {}
+                }
+            }
+            answers
+        }
+    }
+
+    /// Only the one who asked first is shown the token; a resend that waited for the same op is answered as a later one.
+    #[test]
+    fn a_resend_that_waits_for_the_same_op_is_answered_as_a_repeated_one() {
+        let mut node = Node::new();
+        node.ask_for_token(1, 1_000, "first");
+        node.ask_for_token(1, 1_000, "resend");
+        let answers = node.settle();
+        assert!(
+            matches!(
+                answers.as_slice(),
+                [
+                    ("first", Verdict::Committed { answer: Answer::Committed(_), .. }),
+                    ("resend", Verdict::Committed { answer: Answer::Replayed(_), .. })
+                ]
+            ),
+            "{answers:?}"
+        );
+    }
+
+    /// S75: those whose time is over go with one op, and while it is on its way nobody asks for another.
+    #[test]
+    fn tokens_whose_time_is_over_are_removed_by_one_op() {
+        let mut node = Node::new();
+        node.ask_for_token(1, 5_000, "one");
+        node.ask_for_token(2, 5_000, "two");
+        node.ask_for_token(3, 9_000_000, "later");
+        node.settle();
+        let ends = node.lane.next_token_expiry().expect("a token ends");
+        assert!(!node.lane.expire_tokens(Micros(ends.0 - 1), "early"), "nothing to do yet");
+        node.now = Micros(ends.0 + 5);
+        assert!(node.lane.expire_tokens(node.now, "expire"));
+        assert_eq!(node.lane.next_token_expiry(), None, "on its way");
+        assert!(node.lane.expire_tokens(node.now, "again"));
+        assert_eq!(node.settle().iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), ["expire"]);
+        let root = node.lane.metadata().root().expect("root");
+        assert_eq!(root.tokens.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["token 3"]);
+        assert!(node.lane.next_token_expiry().is_some_and(|next| next > node.now));
+    }
+}
