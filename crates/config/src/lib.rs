@@ -17,6 +17,7 @@ mod secret;
 mod source;
 pub mod units;
 mod value;
+mod written;
 
 pub use config::{
     AdvertisedAddress, Config, Connections, DataMaintenance, Durability, Encryption, Engine, Http, Limits,

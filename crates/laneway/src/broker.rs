@@ -1,18 +1,18 @@
 //! The broker as a library: reads the data directory, starts the shards, and stops them again. No logic of its own.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use laneway_config::{Config, ConfigError};
 use laneway_encryption::{KeyRing, RingError};
-use laneway_mailbox::{Capacity, Stage, mailbox};
+use laneway_mailbox::{Capacity, Class, Stage, mailbox};
 use laneway_metadata::options::OptionDefaults;
 use laneway_metadata::options::settings::{NEVER, UNLIMITED};
 use laneway_metadata::planner::PlanSettings;
@@ -20,10 +20,12 @@ use laneway_metadata::{Metadata, limits};
 use laneway_reads::WaiterLimits;
 use laneway_shard_metadata::MetadataLane;
 use laneway_shard_partition::core::LaneLimits;
+use laneway_shard_partition::message::Message;
 use laneway_shard_partition::passwords::{Methods, Passwords};
 use laneway_shard_partition::shard::NodeAddress;
+use laneway_shard_partition::snapshots::Snapshots;
 use laneway_shard_partition::{
-    RestoredLane, RetentionSettings, ScrubSettings, ShardId, ShardSettings, clock,
+    Post, RestoredLane, RetentionSettings, ScrubSettings, ShardId, ShardSettings, clock,
 };
 use laneway_storage::{DataDirectory, GroupLimits, StorageCounters, StorageError};
 use laneway_transport::{BindError, Bound};
@@ -36,10 +38,13 @@ use crate::probe::{self, EngineUnavailable, Report};
 use crate::restore::{self, RestoreError};
 use crate::root_user::{RootCredentials, RootError};
 use crate::shard_thread::{self, Progress, ShardPlan, stage};
-use crate::{descriptors, passwords};
+use crate::{descriptors, passwords, snapshot};
 
 /// File of the data directory that says where the running broker listens.
 pub const RUNTIME_FILE: &str = "runtime.toml";
+
+/// File of the data directory with the configuration that the last start ran with, ports as they were bound.
+pub const CURRENT_CONFIG_FILE: &str = "runtime/current_config.toml";
 
 /// Shards of one node: connection numbers leave 8 bits for them.
 const SHARDS_MAX: usize = 255;
@@ -122,6 +127,7 @@ pub enum StopError {
 pub struct Broker {
     tcp_address: Option<SocketAddr>,
     runtime_file: PathBuf,
+    posts: Vec<Post>,
     drain_timeout: Duration,
     report: Report,
     stages: Vec<Stage>,
@@ -173,6 +179,7 @@ impl Broker {
         }
         let create_root = root.as_ref().map(|root| create_root(root, &config, shards)).transpose()?;
 
+        let written = written(&config, bound.as_ref().map(Bound::address));
         let (posts, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mailbox(mailbox_capacity(&config))).unzip();
         let (progress_in, progress) = channel();
@@ -186,11 +193,13 @@ impl Broker {
             passwords: check_passwords(verifier, cores.count())?,
             plan,
             keys: Arc::new(ring),
+            snapshots: snapshots(written.clone()),
         };
 
         let mut broker = Broker {
             tcp_address: bound.as_ref().map(Bound::address),
             runtime_file,
+            posts: posts.clone(),
             drain_timeout: config.shutdown.drain_timeout,
             report,
             stages: Vec::new(),
@@ -237,6 +246,7 @@ impl Broker {
                 .map_err(|source| StartError::Io { what: "print the root user's password", source })?;
         }
         broker.raise(stage::ACCEPT);
+        write_current_config(&config.data_dir, &written)?;
         broker.write_runtime_file()?;
         broker.serving = true;
         tracing::info!(
@@ -258,6 +268,21 @@ impl Broker {
     /// What does the I/O, and why.
     pub fn engine(&self) -> &Report {
         &self.report
+    }
+
+    /// Asks every shard for a sign of life. The answer tells whether all gave one since it was last asked; the first time
+    /// it is yes.
+    pub fn pulse(&self) -> impl Fn() -> bool + Send + use<> {
+        let posts = self.posts.clone();
+        let flags: Vec<_> = posts.iter().map(|_| Arc::new(AtomicBool::new(true))).collect();
+        move || {
+            let alive = flags.iter().all(|flag| flag.swap(false, Ordering::Acquire));
+            let asked = posts
+                .iter()
+                .zip(&flags)
+                .all(|(post, flag)| post.send(Class::Control, Message::Alive(flag.clone())).is_ok());
+            alive && asked
+        }
     }
 
     /// Stops: refuses new work, finishes what is on its way, writes checkpoints, ends the shards.
@@ -398,6 +423,7 @@ struct SettingsOfAll<'a> {
     passwords: Passwords,
     plan: PlanSettings,
     keys: Arc<KeyRing>,
+    snapshots: Snapshots,
 }
 
 impl SettingsOfAll<'_> {
@@ -434,6 +460,7 @@ impl SettingsOfAll<'_> {
                 message_bytes_max: u64::from(config.limits.frame_bytes_max),
             },
             keys: self.keys.clone(),
+            snapshots: self.snapshots.clone(),
         }
     }
 }
@@ -481,6 +508,37 @@ fn warn_of_fixed_settings(metadata: &Metadata, config: &Config) {
             );
         }
     }
+}
+
+/// The configuration in effect, as a file: with the bound address, without secrets.
+fn written(config: &Config, bound: Option<SocketAddr>) -> String {
+    let mut effective = config.clone();
+    effective.tcp.address = bound;
+    let head = "# The configuration that the broker runs with, ports as they were bound. Written at start; secrets are masked.\n";
+    format!("{head}{}", effective.to_toml())
+}
+
+/// Writes the configuration down and flushes it: a tool that finds the file finds all of it. Source: resources, section
+/// 22.3.
+fn write_current_config(data_dir: &Path, text: &str) -> Result<(), StartError> {
+    let file = data_dir.join(CURRENT_CONFIG_FILE);
+    let part = file.with_extension("toml.new");
+    let write = || {
+        let directory = file.parent().expect("the file lies in a directory");
+        std::fs::create_dir_all(directory)?;
+        let mut writer = std::fs::File::create(&part)?;
+        writer.write_all(text.as_bytes())?;
+        writer.sync_all()?;
+        std::fs::rename(&part, &file)?;
+        std::fs::File::open(directory)?.sync_all()
+    };
+    write().map_err(|source| StartError::Io { what: "write the current configuration", source })
+}
+
+/// Archives for bug reports.
+fn snapshots(config: String) -> Snapshots {
+    let sources = snapshot::Sources { config };
+    Snapshots::new(Arc::new(move |request| snapshot::make(request, &sources)))
 }
 
 /// Threads that check passwords: half of the cores, at most four. A check takes 19 MiB and some ten milliseconds.

@@ -19,6 +19,7 @@ pub mod cli;
 pub mod commands;
 pub mod cpus;
 pub mod descriptors;
+pub mod doctor;
 mod keys;
 pub mod logging;
 pub mod passwords;
@@ -28,6 +29,8 @@ pub mod root_user;
 pub mod serve;
 mod shard_thread;
 pub mod signals;
+pub mod snapshot;
+pub mod systemd;
 
 pub use broker::{Broker, StartError, StopError};
 pub use laneway_config::Config;

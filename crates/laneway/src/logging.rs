@@ -1,6 +1,8 @@
 //! Logging: one line per event on standard error, colours only for a person.
 
-use std::io::{self, IsTerminal};
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
@@ -31,10 +33,50 @@ pub fn start(filter: &str) -> Result<(), LoggingError> {
         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(parse(filter)?)
-        .with_writer(io::stderr)
+        .with_writer(|| Both)
         .with_ansi(ansi)
         .try_init()
         .map_err(|_| LoggingError::Twice)
+}
+
+/// The newest lines of the log, without colours; for a bug report.
+pub fn recent() -> String {
+    let lines = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let (front, back) = lines.as_slices();
+    without_colours(&String::from_utf8_lossy(&[front, back].concat()))
+}
+
+/// Bytes of the log that stay in memory.
+const RECENT_BYTES_MAX: usize = 512 * 1024;
+
+static RECENT: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
+
+/// Standard error, and the memory of the newest lines.
+struct Both;
+
+impl Write for Both {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = io::stderr().write(bytes)?;
+        let mut lines = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.extend(&bytes[..written]);
+        let surplus = lines.len().saturating_sub(RECENT_BYTES_MAX);
+        lines.drain(..surplus);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Removes what colours a terminal: an escape, a bracket, and all up to a letter.
+fn without_colours(text: &str) -> String {
+    let mut pieces = text.split("\u{1b}[");
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        out.push_str(piece.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest));
+    }
+    out
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, LoggingError> {
@@ -58,6 +100,17 @@ mod tests {
         for filter in ["info", "WARN", "off", "info,laneway_storage=debug", "laneway[span]=trace, error"] {
             assert!(check_filter(filter).is_ok(), "{filter}");
         }
+    }
+
+    #[test]
+    fn the_newest_lines_are_kept_within_their_bound_and_without_colours() {
+        let line = "\u{1b}[32mINFO\u{1b}[0m a line of a test\n";
+        for _ in 0..2 * RECENT_BYTES_MAX / line.len() {
+            Both.write_all(line.as_bytes()).unwrap();
+        }
+        let text = recent();
+        assert!(text.ends_with("INFO a line of a test\n"), "{}", &text[text.len() - 100..]);
+        assert!(text.len() <= RECENT_BYTES_MAX && !text.contains('\u{1b}'));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use laneway::cli::{Cli, Command, run_config};
+use laneway::cli::{Cli, Command, run_config, run_doctor};
 use laneway::{allocator, commands, serve};
 
 fn main() -> ExitCode {
@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     let code = match Cli::parse().into_command() {
         Command::Serve(args) => serve::serve(&args),
         Command::Config(args) => run_config(&args),
+        Command::Doctor(args) => run_doctor(&args),
         Command::Quickstart(args) => commands::finish(commands::quickstart(&args)),
         Command::Send(args) => commands::finish(commands::send(&args)),
         Command::Tail(args) => commands::finish(commands::tail(&args)),

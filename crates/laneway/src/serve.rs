@@ -8,6 +8,7 @@ use crate::broker::{Broker, StartError, StopError};
 use crate::cli::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE, ServeArgs};
 use crate::logging::{self, LoggingError};
 use crate::signals::Signals;
+use crate::systemd::Manager;
 
 /// Why the process ends with an error.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +21,7 @@ enum ServeError {
     Start(#[from] StartError),
     #[error(transparent)]
     Stop(#[from] StopError),
-    #[error("cannot wait for signals: {0}")]
+    #[error("signals or the service manager: {0}")]
     Signals(#[from] std::io::Error),
 }
 
@@ -48,6 +49,7 @@ fn run(args: &ServeArgs) -> Result<(), ServeError> {
     let config = args.load()?.config;
     logging::start(&config.log.filter)?;
     end_on_panic();
+    let manager = Manager::from_environment()?;
     let signals = Signals::block()?;
     let (stop, stopped) = mpsc::channel();
     signals.watch(move |signal| {
@@ -56,9 +58,24 @@ fn run(args: &ServeArgs) -> Result<(), ServeError> {
         let _ = stop.send(());
     })?;
     let broker = Broker::start(config)?;
+    let mut watchdog = None;
+    if let Some(manager) = &manager {
+        let address = broker.tcp_addr().map_or_else(|| "nowhere".to_owned(), |address| address.to_string());
+        manager.ready(&format!("listening on {address}"));
+        watchdog = manager.watch(broker.pulse())?;
+    }
     // The channel closes only with the thread of the signals, which does not end.
     let _ = stopped.recv();
-    broker.shutdown()?;
+    if let Some(manager) = &manager {
+        manager.stopping();
+    }
+    // The signs of life go on while the shards drain.
+    let result = broker.shutdown();
+    drop(watchdog);
+    if let (Some(manager), Err(error)) = (&manager, &result) {
+        manager.status(&error.to_string());
+    }
+    result?;
     tracing::info!("stopped");
     Ok(())
 }

@@ -29,6 +29,7 @@ pub mod rotation;
 pub mod scrub;
 pub mod secret;
 pub mod shard;
+pub mod snapshots;
 pub mod stream_keys;
 
 pub use laneway_partition as core;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::{Bytes, BytesMut};
 use laneway_metadata::permissions::Rule;
@@ -120,6 +121,8 @@ pub enum Message {
         /// The shard.
         shard: ShardId,
     },
+    /// Whether the shard takes its turns: it raises the flag.
+    Alive(Arc<AtomicBool>),
     /// A connection was bound to a session, or left it: for the session's lifetime.
     Attached {
         /// The session.
@@ -411,6 +414,8 @@ pub enum Answer {
     Registered(Verdict),
     /// To [`Question::Usage`].
     Usage(Vec<PartitionUsage>),
+    /// The archive for a bug report, from the thread that made it.
+    Snapshot(Option<Bytes>),
     /// To [`Question::Clients`].
     Clients(Vec<ClientRow>),
     /// To [`Question::Watch`], in the order of the targets.

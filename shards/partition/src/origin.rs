@@ -21,6 +21,7 @@ pub mod metadata;
 mod partitions;
 mod reads;
 mod secrets;
+mod snapshots;
 mod stats;
 mod streams;
 mod users;

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use laneway_encryption::KeyRing;
 use laneway_mailbox::{Class, Refused};
@@ -35,6 +35,7 @@ use crate::passwords::{self, Checked, Guess, Passwords};
 use crate::process::Process;
 use crate::reclaim::Reclaim;
 use crate::scrub::{Scrub, ScrubSettings};
+use crate::snapshots::Snapshots;
 use crate::stream_keys::StreamKeys;
 
 /// Age of the process's figures at which they are read again, microseconds. Reading takes a part of a millisecond.
@@ -108,6 +109,8 @@ pub struct ShardSettings {
     pub keys: Arc<KeyRing>,
     /// How sealed segments are verified.
     pub scrub: ScrubSettings,
+    /// How archives for bug reports are made.
+    pub snapshots: Snapshots,
 }
 
 /// One shard. Made on its thread by the broker, ends with the thread.
@@ -377,6 +380,7 @@ impl Shard {
                 self.fetches.look_again(user, &self.metadata());
                 self.owner.borrow_mut().handle_grants_changed(user);
             }
+            Message::Alive(flag) => flag.store(true, Ordering::Release),
             Message::Evict { to, reason } => self.evict_here(to, reason),
             Message::Lifecycle { op, work } => self.begin_lifecycle(op, &work),
             Message::LifecycleDone { op, shard } => {
@@ -611,7 +615,7 @@ impl Shard {
         checked(queued, call).await
     }
 
-    fn own_post(&self) -> Post {
+    pub(crate) fn own_post(&self) -> Post {
         self.posts[usize::from(self.settings.id.0)].clone()
     }
 

@@ -5,6 +5,7 @@
 
 mod config;
 mod connection;
+mod doctor;
 mod ping;
 mod quickstart;
 mod send;
@@ -18,6 +19,7 @@ use clap::{Parser, Subcommand};
 
 pub use config::{ConfigArgs, run_config};
 pub use connection::{Connection, ConnectionArgs, ConnectionError};
+pub use doctor::{DoctorArgs, run_doctor};
 pub use ping::PingArgs;
 pub use quickstart::QuickstartArgs;
 pub use send::SendArgs;
@@ -39,6 +41,7 @@ Examples:
   laneway quickstart                         try everything, nothing to set up
   laneway --dev                              serve with root user iggy/iggy
   laneway --tcp 0.0.0.0:8090 --shards 4      serve to the network, four shards
+  laneway doctor                             is this machine fit, and what to mend
   laneway config                             what is in effect, and what set it
   seq 9 | laneway send logs/web --create     send lines
   laneway tail logs/web --first              read them back
@@ -72,6 +75,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Print the effective configuration and where each value comes from.
     Config(ConfigArgs),
+    /// Look at machine, configuration and data directory, and say what to mend.
+    Doctor(DoctorArgs),
     /// Send a file through a broker of its own, read it back, check every line.
     Quickstart(QuickstartArgs),
     /// Send lines of standard input to a topic.
@@ -115,6 +120,7 @@ mod tests {
         for line in [
             "serve --data-dir /d --http off --shards 2 --config f.toml --log debug --set sessions.timeout=50s",
             "config --tcp off",
+            "doctor --json --data-dir /d",
             "quickstart",
             "quickstart README.md --producers 2 --partitions 3",
             "send s/t --create --partitions 4 --key-regex ^(\\w+) --batch 10",

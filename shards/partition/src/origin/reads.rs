@@ -65,6 +65,7 @@ impl Shard {
             Code::GetMetadataChanges => self.serve_changes(reply_to, &binding, &frame),
             Code::GetMe => self.answer(reply_to, |out| me(connection, &binding).put(out)),
             Code::GetStats
+            | Code::GetSnapshot
             | Code::GetClient
             | Code::GetClients
             | Code::GetStream
@@ -85,6 +86,7 @@ impl Shard {
     async fn serve_gathered(self: Rc<Self>, reply_to: ReplyTo, binding: Binding, code: Code, frame: Frame) {
         let result = match code {
             Code::GetStats => self.serve_stats(reply_to, &binding).await,
+            Code::GetSnapshot => self.serve_snapshot(reply_to, &binding, &frame).await,
             Code::GetClients => self.serve_clients(reply_to, &binding, None).await,
             Code::GetClient => match GetClient::parse(&frame.body) {
                 Ok(request) => self.serve_clients(reply_to, &binding, Some(request.client_id)).await,
