@@ -59,10 +59,10 @@ pub fn restore(directory: &DataDirectory, limits: LaneLimits) -> Result<Restored
         tracing::warn!(
             journal = %torn.journal,
             position = torn.position,
-            bytes = torn.bytes,
             "cut the tail of a write that was never acknowledged"
         );
     }
+    let direct: Vec<_> = recovery.direct_batches().collect();
     let mut records = recovery.lanes;
     let mut metadata_snapshot = None;
     let mut lanes = BTreeMap::new();
@@ -73,7 +73,7 @@ pub fn restore(directory: &DataDirectory, limits: LaneLimits) -> Result<Restored
         }
         lanes.insert(checkpoint.lane, restore_lane(checkpoint.lane, &checkpoint.payload, limits)?);
     }
-    let report = directory.reconcile(lanes.values().flat_map(|lane| lane.logs.values()))?;
+    let report = directory.reconcile(lanes.values().flat_map(|lane| lane.logs.values()), direct)?;
     if report.cut + report.removed > 0 {
         tracing::info!(
             cut = report.cut,

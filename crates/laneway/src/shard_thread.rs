@@ -144,28 +144,31 @@ async fn serve(plan: ShardPlan) -> Result<(), String> {
         let _ = progress.send((number, what));
     };
     let counters = Rc::new(StorageCounters::default());
-    let writer = JournalWriter::create(directory.clone(), number, counters.clone())
-        .await
-        .map_err(|error| error.to_string())?;
+    let segments =
+        Rc::new(SegmentStore::new(directory.clone(), counters.clone(), descriptors_max(settings.shards)));
+    let file_bytes = group_limits.journal_bytes_max;
+    let writer =
+        JournalWriter::create(directory.clone(), number, file_bytes, counters.clone(), segments.clone())
+            .await
+            .map_err(|error| error.to_string())?;
     let commit = GroupCommit::new(writer.place(), group_limits);
-    let segments = SegmentStore::new(directory.clone(), counters.clone(), descriptors_max(settings.shards));
     let mut owner =
         Owner::new(settings.lane_limits, settings.waiters, settings.read_bytes_max, settings.retention);
     for (lane, restored) in lanes {
-        owner.restore(lane, restored).map_err(|error| format!("lane {lane}: {error}"))?;
+        owner.restore(lane, restored, &directory).map_err(|error| format!("lane {lane}: {error}"))?;
     }
     let shard =
         Shard::new(settings, directory, counters, segments, commit, owner, lane, metadata, posts, inbox);
 
     // What the old journals held goes into segments and checkpoints first, so that they can be removed.
     let draft = checkpoint::freeze(&shard);
-    let gone = draft.fenced();
-    let covered = match checkpoint::complete(&shard, draft).await {
+    let gone = draft.gone();
+    let covered = match checkpoint::complete(&shard, draft, None).await {
         Ok(covered) => covered,
         Err(error) if error.is_exhausted() => {
             // Reads and deletes work all the same, and a delete is how space comes back.
             tracing::warn!(shard = number, %error, "no first checkpoint; the journals of the last run stay");
-            shard.owner.borrow_mut().keep_fenced(gone);
+            gone.keep(&shard);
             BTreeMap::new()
         }
         Err(error) => return Err(error.to_string()),
@@ -268,5 +271,5 @@ async fn finish(shard: &Rc<Shard>) -> Result<(), laneway_storage::StorageError> 
         shard.checkpoint_bell.wait().await;
     }
     let draft = checkpoint::freeze(shard);
-    checkpoint::complete(shard, draft).await.map(drop)
+    checkpoint::complete(shard, draft, None).await.map(drop)
 }

@@ -137,6 +137,13 @@ impl LaneOp {
         }
     }
 
+    /// The partition that an encoded op appends to; `None` when it is another op, or none.
+    pub fn appends_to(prefix: &[u8]) -> Option<PartitionKey> {
+        let mut reader = Reader::new(WHAT, prefix);
+        let is_append = reader.u16() == Ok(LANE_OP_VERSION) && reader.u8() == Ok(2);
+        is_append.then(|| take_key(&mut reader).ok()).flatten()
+    }
+
     /// The prefix of the entry's body.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use laneway_reads::{MemoryTail, Nanos, PartitionView, StartError, StoredBatch};
-use laneway_wire::batch::ProducerSection;
+use laneway_wire::batch::{BATCH_HEADER_BYTES, BatchHeader, ProducerSection};
 use laneway_wire::{Micros, Offset, Op, PartitionKey, RequestNumber, Status, StreamId, TopicId};
 
 use super::consumer::ConsumerKey;
@@ -439,7 +439,10 @@ impl Partition {
         producer: Option<ProducerSection>,
         bytes: Bytes,
     ) -> Result<(Receipt, bool), ApplyError> {
-        let batch = StoredBatch::parse(bytes).ok_or(ApplyError::Batch { op, key: self.key })?;
+        let (batch, bytes_stored) = match stored_head(&bytes) {
+            Some((head, stored)) => (head, Some(stored)),
+            None => (StoredBatch::parse(bytes).ok_or(ApplyError::Batch { op, key: self.key })?, None),
+        };
         let end = self.log.end();
         // A batch that came back from a segment already is not appended again, but what it did beside is done.
         let held = batch.end_offset() <= end;
@@ -463,14 +466,36 @@ impl Partition {
             let Receipt { message_count, timestamp, .. } = receipt;
             self.producers.record(op, &producer, message_count, base_offset, timestamp);
         }
-        let sealed = !held && self.append(batch);
+        let sealed = match bytes_stored {
+            _ if held => false,
+            Some(bytes) => self.append_stored(&batch, bytes),
+            None => self.append(batch),
+        };
         debug_assert!(invariants::partition(self));
         Ok((receipt, sealed))
+    }
+
+    /// A batch that is in its segment and not in memory. Everything before it is in segments, too: only recovery
+    /// appends like this, and it has brought no batch into memory without need.
+    fn append_stored(&mut self, batch: &StoredBatch, bytes: u64) -> bool {
+        assert!(self.log.disk_end == self.log.end(), "a batch in memory would be followed by a hole");
+        self.log.tail.drop_while(|_| true);
+        let sealed = self.extend(batch, bytes);
+        self.log.disk_end = batch.end_offset();
+        sealed
     }
 
     /// Adds a batch, and says whether it sealed its segment.
     fn append(&mut self, batch: StoredBatch) -> bool {
         let bytes = batch.bytes.len() as u64;
+        let sealed = self.extend(&batch, bytes);
+        self.log.bytes_unflushed += bytes;
+        self.log.tail.push(batch);
+        sealed
+    }
+
+    /// Moves the head over a batch, wherever its bytes are.
+    fn extend(&mut self, batch: &StoredBatch, bytes: u64) -> bool {
         let span = Segment {
             base: batch.base_offset,
             end: batch.end_offset(),
@@ -481,8 +506,6 @@ impl Partition {
         self.log.head = Some(batch.last_offset());
         self.log.timestamp_last = batch.base_timestamp;
         self.log.bytes_total += bytes;
-        self.log.bytes_unflushed += bytes;
-        self.log.tail.push(batch);
         self.log.spans.append(span, self.settings.segment_bytes)
     }
 
@@ -576,6 +599,21 @@ impl Partition {
             Some(StagedOp::Append { producer_id: None, .. } | StagedOp::AdvanceStart) | None => {}
         }
     }
+}
+
+/// A batch of which only the header is given, because the rest is in its segment; and the bytes of all of it.
+fn stored_head(bytes: &Bytes) -> Option<(StoredBatch, u64)> {
+    let block: &[u8; BATCH_HEADER_BYTES] = bytes.as_ref().try_into().ok()?;
+    let header = BatchHeader::parse(block).ok()?;
+    let is_part = header.batch_length > BATCH_HEADER_BYTES as u64 && header.message_count > 0;
+    let ends = header.base_offset.0.checked_add(u64::from(header.message_count)).is_some();
+    let head = StoredBatch {
+        base_offset: header.base_offset,
+        message_count: header.message_count,
+        base_timestamp: header.base_timestamp,
+        bytes: Bytes::new(),
+    };
+    (is_part && ends && header.producer.is_none()).then_some((head, header.batch_length))
 }
 
 /// The times of an op that is applied.

@@ -202,6 +202,12 @@ pub enum Damage {
     /// A whole header that belongs to another file or another place.
     #[error("record of another file or place")]
     Misplaced,
+    /// A record that does not follow the one before it.
+    #[error("the record before it is missing")]
+    Chain,
+    /// A journal that goes on in another file and does not end.
+    #[error("the file goes on elsewhere and does not say where it ends")]
+    Unfinished,
     /// A kind that this version does not know.
     #[error("unknown record kind {0}")]
     Kind(u8),

@@ -3,6 +3,7 @@
 //! names the runtime. The bytes are drawn in `docs/storage.md`.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod checkpoint;
 pub mod error;
 pub mod layout;
@@ -17,6 +18,9 @@ mod fields;
 
 pub use driver::{DataDirectory, JournalWriter, SegmentStore, StorageCounters, SuperblockFile};
 pub use error::{Damage, StorageError};
-pub use journal::{GroupCommit, GroupLimits, Progress, Record, RecoveredRecord, SyncClass, WriteGroup};
+pub use journal::{
+    BatchPlace, GroupCommit, GroupLimits, GroupSync, Placing, Progress, Record, RecoveredRecord, SyncClass,
+    WriteGroup,
+};
 pub use layout::{JournalName, SegmentFile};
-pub use segment::{AppendPlan, PartitionLog, ReadChunk, ReadPlan, SegmentIndex, StoredBatch};
+pub use segment::{AppendPlan, PartitionLog, ReadChunk, ReadPlan, Route, SegmentIndex, StoredBatch};

@@ -31,7 +31,7 @@ async fn boot(path: &Path) -> Vec<Vec<Bytes>> {
         assert_eq!(log.next_offset().0, checkpoint.op.0 * 2, "the payload is of the op in the header");
         logs[lane as usize - 1] = log;
     }
-    directory.reconcile(&logs).unwrap();
+    directory.reconcile(&logs, recovery.direct_batches()).unwrap();
     let store = SegmentStore::new(directory, StorageCounters::default().into(), 4);
     let mut lanes = Vec::new();
     for (lane, log) in (1..).zip(&logs) {
@@ -108,7 +108,7 @@ async fn checkpoint(
     acknowledged: u64,
 ) {
     crashes.after("the last write");
-    let place = shard.journal.rotate().await.unwrap();
+    let place = shard.journal.rotate(|| shard.planner.close()).await.unwrap();
     shard.planner.rotated(place);
     crashes.after("rotation");
     for (lane, log) in (1..).zip(logs.iter_mut()) {
@@ -116,7 +116,8 @@ async fn checkpoint(
             (log.next_offset().0 / 2 + 1..=acknowledged).map(|op| batch_of(lane, op)).collect();
         let plan = log.plan_append(tail).unwrap();
         for step in &plan.steps {
-            let one = laneway_storage::AppendPlan { steps: vec![step.clone()] };
+            let mut one = plan.clone();
+            one.steps = vec![step.clone()];
             shard.segments.append(&one).await.unwrap();
             crashes.after("one segment write");
         }
@@ -137,7 +138,7 @@ async fn checkpoint(
     }
     let deletable = shard.planner.take_deletable();
     assert_eq!(deletable.len(), 1, "round {round}: the rotated file");
-    shard.journal.remove(&deletable).await.unwrap();
+    shard.journal.recycle(&deletable).await.unwrap();
     crashes.after("the removal of the journal");
 }
 
@@ -155,12 +156,12 @@ fn retention_gives_space_back_and_a_crash_before_the_unlink_does_too() {
         let gone = log.advance_start(log.segments()[1].next);
         assert_eq!(gone.len(), 2);
         // The crash comes after the checkpoint without them and before the unlink.
-        let report = directory.reconcile([&log]).unwrap();
+        let report = directory.reconcile([&log], []).unwrap();
         assert_eq!((report.removed, report.cut), (2, 0));
         shard.segments.remove(gone).await.unwrap();
         let rest: Vec<_> = log.files().collect();
         shard.segments.remove(rest).await.unwrap();
-        let report = directory.reconcile([]).unwrap();
+        let report = directory.reconcile([], []).unwrap();
         assert_eq!(report.removed, 0, "nothing was left of the partition");
     });
 }
@@ -174,12 +175,12 @@ fn a_segment_longer_than_recorded_is_cut_and_a_shorter_one_refused() {
         let mut log = PartitionLog::new(partition(1), 1 << 30);
         shard.append(&mut log, vec![batch_of(1, 1)]).await;
         let recorded = log.clone();
-        shard.append(&mut log, vec![batch_of(1, 2)]).await;
-        let report = directory.reconcile([&recorded]).unwrap();
-        assert_eq!((report.cut, report.cut_bytes), (1, batch_of(1, 2).len() as u64));
-        let error = directory.reconcile([&log]).unwrap_err().to_string();
+        shard.append(&mut log, (2..=4).map(|op| batch_of(1, op)).collect()).await;
+        let report = directory.reconcile([&recorded], []).unwrap();
+        assert_eq!((report.cut, report.cut_bytes), (1, 8192 - batch_of(1, 1).len() as u64));
+        let error = directory.reconcile([&log], []).unwrap_err().to_string();
         assert!(error.contains("partition 9-1: segment 9-1-00000000000000000000.segment has"), "{error}");
         std::fs::remove_file(log.files().next().unwrap().path(home.path())).unwrap();
-        assert!(directory.reconcile([&recorded]).is_err());
+        assert!(directory.reconcile([&recorded], []).is_err());
     });
 }

@@ -9,9 +9,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use laneway_storage::{DataDirectory, GroupCommit, GroupLimits, JournalWriter, StorageCounters, SyncClass};
+use laneway_storage::{DataDirectory, PartitionLog, Placing, RecoveredRecord, Route, SyncClass};
 use laneway_wire::{LaneId, Op};
-use support::{record, run};
+use support::{Shard, batch, partition, placed, record, run};
 use tempfile::TempDir;
 
 const HOME: &str = "LANEWAY_TEST_KILL_HOME";
@@ -23,11 +23,19 @@ fn nothing_reported_is_lost_to_sigkill() {
     let mut last = 0;
     for cycle in 0..CYCLES {
         let reported = write_and_kill(home.path(), 40 + cycle * 60);
-        let recovery = DataDirectory::open(home.path()).unwrap().recover().unwrap();
+        let directory = DataDirectory::open(home.path()).unwrap();
+        let recovery = directory.recover().unwrap();
         let records = recovery.lanes.get(&LaneId(1)).map_or(&[][..], Vec::as_slice);
         let recovered = records.last().map_or(0, |record| record.op.0);
         assert!(recovered >= reported && reported >= last, "reported {reported}, recovered {recovered}");
-        assert!(records.iter().all(|record| record.batch == body(record.op)));
+        for record in records {
+            let batch = match record.placing {
+                Placing::Direct(place) => directory.read_direct(place, &record.batch).unwrap(),
+                _ => record.batch.clone(),
+            };
+            assert_eq!(batch, body(record.op));
+        }
+        drop(directory);
         last = recovered;
     }
     assert!(last > 0, "the writer never got to write");
@@ -58,31 +66,41 @@ fn writer_for_the_kill() {
     run(async {
         let directory = DataDirectory::open(home).unwrap();
         let recovery = directory.recover().unwrap();
-        let recovered = recovery.lanes.get(&LaneId(1)).and_then(|records| records.last());
-        let mut op = recovered.map_or(0, |record| record.op.0);
-        let mut journal =
-            JournalWriter::create(directory, 0, StorageCounters::default().into()).await.unwrap();
-        let limits = GroupLimits { journal_bytes_max: 1 << 20, ..GroupLimits::default() };
-        let mut planner = GroupCommit::new(journal.place(), limits);
+        let records = recovery.lanes.get(&LaneId(1)).map_or(&[][..], Vec::as_slice);
+        let mut op = records.last().map_or(0, |record| record.op.0);
+        let mut log = PartitionLog::new(partition(1), 1 << 20);
+        records.iter().for_each(|record| replay(&mut log, record));
+        let mut shard = Shard::start(&directory, 0).await;
         loop {
-            for _ in 0..3 {
-                op += 1;
-                let mut record = record(1, op, body(Op(op)));
+            let first = op + 1;
+            op += 3;
+            let records = (first..=op).map(|op| {
+                let body = body(Op(op));
+                let route = if body.len() > 4096 { Route::Direct } else { Route::Later };
+                let mut record = placed(&mut log, route, record(1, op, body));
                 record.class =
                     if op.is_multiple_of(20) { SyncClass::Persisted } else { SyncClass::Replicated };
-                planner.push(record).unwrap();
-            }
-            let group = journal.write_group(planner.begin().unwrap()).await.unwrap();
-            planner.complete(group);
+                record
+            });
+            shard.write(records).await;
             println!("op {op}");
             std::io::stdout().flush().unwrap();
-            if planner.rotation_due() {
-                planner.rotated(journal.rotate().await.unwrap());
+            if shard.planner.rotation_due() {
+                let place = shard.journal.rotate(|| shard.planner.close()).await.unwrap();
+                shard.planner.rotated(place);
             }
         }
     });
 }
 
+fn replay(log: &mut PartitionLog, record: &RecoveredRecord) {
+    match record.placing {
+        Placing::Unplaced => panic!("every record has a place"),
+        Placing::Inline(place) => log.place_again(&record.batch, place, Route::Later).unwrap(),
+        Placing::Direct(place) => log.place_again(&record.batch, place, Route::Direct).unwrap(),
+    }
+}
+
 fn body(op: Op) -> Bytes {
-    Bytes::from(vec![op.0 as u8; (op.0 * 37 % 9_000) as usize])
+    batch(1, op.0 - 1, 1_000 + op.0, 1, (op.0 * 37 % 9_000) as usize)
 }

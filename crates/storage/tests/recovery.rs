@@ -5,19 +5,27 @@ mod support;
 use std::{fs, path::Path};
 
 use bytes::Bytes;
-use laneway_storage::{DataDirectory, JournalName, StorageError, driver::Recovery};
+use laneway_storage::{DataDirectory, JournalName, PartitionLog, Route, StorageError, driver::Recovery};
 use laneway_wire::{LaneId, Op};
-use support::{Shard, record, run};
+use support::{JOURNAL_BYTES, Shard, batch, partition, placed, record, run};
 use tempfile::TempDir;
 
-/// Writes ops 1 to `ops` of lanes 1 and 2 in one journal of shard 0.
+/// Writes ops 1 to `ops` of lanes 1 and 2 in one journal of shard 0, and lets the journal say that they arrived.
 fn written(ops: u64) -> TempDir {
+    write(ops, true)
+}
+
+fn write(ops: u64, attest: bool) -> TempDir {
     let home = TempDir::new().unwrap();
     run(async {
         let directory = DataDirectory::open(home.path()).unwrap();
         let mut shard = Shard::start(&directory, 0).await;
         for op in 1..=ops {
             shard.write([record(1, op, batch_of(op)), record(2, op, Bytes::new())]).await;
+        }
+        if attest {
+            shard.planner.request_attest();
+            shard.write([]).await;
         }
     });
     home
@@ -68,10 +76,15 @@ impl<'a> Damager<'a> {
 
 /// Where records start, and where the last one ends.
 fn bounds(home: &TempDir) -> Vec<u64> {
+    let path = journal_path(home.path());
+    let whole = fs::read(&path).unwrap();
     let recovery = recover(home.path()).unwrap();
+    // Recovery has ended the file, which is not what the tests are about.
+    fs::write(&path, &whole).unwrap();
     let mut bounds: Vec<u64> = recovery.lanes.values().flatten().map(|record| record.position).collect();
     bounds.sort();
-    bounds.push(fs::metadata(journal_path(home.path())).unwrap().len());
+    let last = recovery.lanes.values().flatten().max_by_key(|record| record.position).unwrap();
+    bounds.push(bounds[bounds.len() - 1] + 160 + (last.prefix.len() + last.batch.len()) as u64);
     bounds
 }
 
@@ -88,31 +101,58 @@ fn everything_acknowledged_is_there_after_a_kill() {
 }
 
 #[test]
-fn a_tail_torn_at_any_length_is_cut_once() {
-    let home = written(3);
+fn a_tail_of_which_any_sector_is_missing_is_cut_once() {
+    let home = write(3, false);
     let bounds = bounds(&home);
-    let [last, end] = bounds[bounds.len() - 2..] else { unreachable!("six records") };
+    let (start, end) = (bounds[4], bounds[6]);
     let damager = Damager::new(&home);
-    for length in last..end {
-        let recovery = damager.recover(|bytes| bytes.truncate(length as usize)).unwrap();
-        assert_eq!((ops(&recovery, 1), ops(&recovery, 2)), (vec![1, 2, 3], vec![1, 2]), "length {length}");
-        assert_eq!(recovery.torn.len(), usize::from(length > last));
-        assert_eq!(fs::metadata(journal_path(home.path())).unwrap().len(), last);
+    for sector in (start..end).step_by(512) {
+        let recovery =
+            damager.recover(|bytes| bytes[sector as usize..sector as usize + 512].fill(0)).unwrap();
+        let found = (ops(&recovery, 1), ops(&recovery, 2));
+        let expected = if sector <= bounds[5] - 512 { vec![1, 2] } else { found.0.clone() };
+        assert_eq!((&found.0, &found.1), (&expected, &vec![1, 2]), "sector {sector}");
+        assert!(recovery.torn.len() <= 1, "sector {sector}");
         let again = recover(home.path()).unwrap();
         assert!(again.torn.is_empty());
-        assert_eq!(ops(&again, 2), vec![1, 2]);
+        assert_eq!((ops(&again, 1), ops(&again, 2)), found);
+    }
+}
+
+#[test]
+fn a_file_that_somebody_cut_is_refused() {
+    let home = written(3);
+    let damager = Damager::new(&home);
+    for length in [JOURNAL_BYTES as usize - 1, bounds(&home)[5] as usize, 8192, 4096] {
+        let error = damager.recover(|bytes| bytes.truncate(length)).unwrap_err();
+        assert!(
+            matches!(error, StorageError::Damaged { position, .. } if position == length as u64),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn garbage_behind_the_last_record_boots_twice() {
-    let home = written(2);
-    let recovery = Damager::new(&home).recover(|bytes| bytes.extend([0x5a; 40])).unwrap();
-    assert_eq!(ops(&recovery, 1), vec![1, 2]);
-    assert_eq!(recovery.torn[0].bytes, 40);
-    let again = recover(home.path()).unwrap();
-    assert!(again.torn.is_empty());
-    assert_eq!(ops(&again, 2), vec![1, 2]);
+    for (home, attested) in [(write(2, false), false), (written(2), true)] {
+        let last = *bounds(&home).last().unwrap();
+        // In the padding of the last block, at the next one, and behind the file.
+        let padding = if attested { last.next_multiple_of(4096) + 160 } else { last.next_multiple_of(8) };
+        for at in [padding, last.next_multiple_of(4096) + 4096, JOURNAL_BYTES] {
+            let damager = Damager::new(&home);
+            let recovery = damager
+                .recover(|bytes| {
+                    bytes.resize(bytes.len().max(at as usize + 40), 0);
+                    bytes[at as usize..at as usize + 40].fill(0x5a);
+                })
+                .unwrap();
+            assert_eq!(ops(&recovery, 1), vec![1, 2]);
+            let again = recover(home.path()).unwrap();
+            assert!(again.torn.is_empty());
+            assert_eq!(ops(&again, 2), vec![1, 2]);
+            fs::write(journal_path(home.path()), damager.whole).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -120,24 +160,63 @@ fn a_flipped_bit_is_refused_with_file_and_position() {
     let home = written(3);
     let bounds = bounds(&home);
     let damager = Damager::new(&home);
-    for (record, pair) in bounds.windows(2).enumerate() {
+    for (record, start) in bounds[..6].iter().enumerate() {
         // Every byte of the header, then the body in steps; the last bytes may be padding.
-        let body = (pair[0] + 80..pair[1] - 8).step_by(13);
-        for at in (pair[0]..pair[0] + 80).chain(body) {
+        let batch = if record % 2 == 0 { batch_of(record as u64 / 2 + 1).len() as u64 } else { 0 };
+        let body = (start + 160..start + 160 + 14 + batch).step_by(13);
+        for at in (*start..start + 160).chain(body) {
             let recovered = damager.recover(|bytes| bytes[at as usize] ^= 0x10);
             let error = recovered.expect_err("damage is never guessed over");
             let StorageError::Damaged { path, position, .. } = &error else { panic!("{error}") };
-            assert_eq!((path, *position), (&journal_path(home.path()), pair[0]), "record {record} at {at}");
+            assert_eq!((path, position), (&journal_path(home.path()), start), "record {record} at {at}");
             assert!(error.to_string().contains("00000-000000000001.journal is damaged at byte"), "{error}");
         }
     }
 }
 
 #[test]
+fn a_batch_that_did_not_reach_its_place_ends_the_log_and_one_that_did_is_trusted() {
+    let home = TempDir::new().unwrap();
+    let mut places = Vec::new();
+    run(async {
+        let directory = DataDirectory::open(home.path()).unwrap();
+        let mut shard = Shard::start(&directory, 0).await;
+        let mut log = PartitionLog::new(partition(1), 1 << 30);
+        for op in 1..=3 {
+            let record = placed(&mut log, Route::Direct, record(1, op, batch(1, op - 1, 1_000, 1, 9_000)));
+            places.extend(record.placing.place());
+            shard.write([record, self::record(2, op, Bytes::new())]).await;
+        }
+    });
+    let segment = places[0].file.path(home.path());
+    let whole = fs::read(&segment).unwrap();
+    let damager = Damager::new(&home);
+    for (op, expected) in [(3, Some(2)), (2, None)] {
+        let mut bytes = whole.clone();
+        bytes[places[op - 1].position as usize + 5_000] ^= 1;
+        fs::write(&segment, &bytes).unwrap();
+        let recovery = damager.recover(|_| {}).unwrap();
+        // The journal says of all but the last that they had arrived: their damage is found when they are read.
+        let last = expected.unwrap_or(3);
+        assert_eq!((ops(&recovery, 1), ops(&recovery, 2)), ((1..=last).collect(), (1..=last).collect()));
+        assert_eq!(recovery.torn.len(), usize::from(expected.is_some()));
+        let directory = DataDirectory::open(home.path()).unwrap();
+        let found = directory.read_direct(places[op - 1], &batch(1, op as u64 - 1, 1_000, 1, 9_000)[..256]);
+        assert!(matches!(found, Err(StorageError::BatchDamaged { .. })));
+    }
+    fs::remove_file(&segment).unwrap();
+    let recovery = damager.recover(|_| {}).unwrap();
+    assert_eq!(ops(&recovery, 1), vec![1, 2]);
+    let error =
+        DataDirectory::open(home.path()).unwrap().reconcile([], recovery.direct_batches()).unwrap_err();
+    assert!(matches!(error, StorageError::SegmentShort { found: 0, .. }), "{error}");
+}
+
+#[test]
 fn a_damaged_body_names_its_lane_and_op() {
     let home = written(2);
     let first = bounds(&home)[0];
-    let recovered = Damager::new(&home).recover(|bytes| bytes[first as usize + 90] ^= 1);
+    let recovered = Damager::new(&home).recover(|bytes| bytes[first as usize + 170] ^= 1);
     let message = recovered.unwrap_err().to_string();
     assert!(message.contains("body checksum mismatch (lane 1, op 1)"), "{message}");
 }
@@ -169,14 +248,18 @@ fn a_journal_under_another_name_or_of_another_disk_is_refused() {
 }
 
 #[test]
-fn a_file_followed_by_another_of_its_shard_cannot_be_torn() {
-    let home = written(2);
+fn a_file_followed_by_another_of_its_shard_cannot_be_open() {
+    let home = write(2, false);
+    let whole = fs::read(journal_path(home.path())).unwrap();
+    let last = bounds(&home)[2] as usize;
     run(async {
         let directory = DataDirectory::open(home.path()).unwrap();
         directory.recover().unwrap();
         Shard::start(&directory, 0).await.write([record(1, 3, Bytes::new())]).await;
     });
-    let recovered = Damager::new(&home).recover(|bytes| bytes.truncate(bytes.len() - 20));
+    let recovered = Damager::new(&home).recover(|bytes| bytes.clone_from(&whole));
+    assert!(matches!(recovered, Err(StorageError::Damaged { .. })), "its end was lost");
+    let recovered = Damager::new(&home).recover(|bytes| bytes[last..last + 4096].fill(0));
     assert!(matches!(recovered, Err(StorageError::Damaged { .. })));
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use laneway_storage::{JournalWriter, StorageError};
+use laneway_storage::{JournalWriter, SegmentFile, StorageError};
 use laneway_wire::{LaneId, Op, PartitionKey};
 
 use crate::clock;
@@ -27,15 +27,36 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Partitions that the checkpoint no longer names, for [`crate::Owner::keep_fenced`] if it fails.
-    pub fn fenced(&self) -> Vec<(LaneId, PartitionKey)> {
-        self.lanes.iter().flat_map(LaneDraft::gone).collect()
+    /// What goes with the checkpoint, for [`Gone::keep`] if it fails.
+    pub fn gone(&self) -> Gone {
+        Gone {
+            fenced: self.lanes.iter().flat_map(LaneDraft::gone).collect(),
+            removable: self.lanes.iter().map(LaneDraft::removable).collect(),
+        }
+    }
+}
+
+/// Files that a checkpoint no longer names and that go after it.
+#[derive(Debug)]
+pub struct Gone {
+    fenced: Vec<(LaneId, PartitionKey)>,
+    removable: Vec<(LaneId, Vec<SegmentFile>)>,
+}
+
+impl Gone {
+    /// The checkpoint was not made: the files go with the next one. Those that are gone already do no harm.
+    pub fn keep(self, shard: &Shard) {
+        let mut owner = shard.owner.borrow_mut();
+        owner.keep_fenced(self.fenced);
+        for (lane, removable) in self.removable {
+            owner.keep_removable(lane, removable);
+        }
     }
 }
 
 /// Rotates the journal and lets a task make the checkpoint while the journal goes on.
-pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), StorageError> {
-    let place = match writer.rotate().await {
+pub async fn begin(shard: &Rc<Shard>, writer: &Rc<JournalWriter>) -> Result<(), StorageError> {
+    let place = match writer.rotate(|| shard.commit.borrow_mut().close()).await {
         Ok(place) => place,
         Err(error) if writer.is_usable() && error.is_exhausted() => {
             tracing::warn!(%error, "no new journal can be made; the current one goes on");
@@ -50,18 +71,19 @@ pub async fn begin(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), 
     journal::advance(shard, progress);
     shard.reclaim.begun();
     let draft = freeze(shard);
-    let gone = draft.fenced();
+    let gone = draft.gone();
     shard.checkpointing.set(true);
-    let shard = shard.clone();
+    let (shard, writer) = (shard.clone(), writer.clone());
     compio::runtime::spawn(async move {
-        if let Err(error) = complete(&shard, draft).await {
+        if let Err(error) = complete(&shard, draft, Some(&writer)).await {
             // The journal still holds everything: nothing is lost, and the next checkpoint tries again.
             tracing::error!(%error, "the checkpoint failed; the journal keeps what it would have freed");
-            shard.owner.borrow_mut().keep_fenced(gone);
+            gone.keep(&shard);
             shard.reclaim.want(clock::now().after_us(RETRY_PAUSE_US));
         }
         shard.checkpointing.set(false);
         shard.checkpoint_bell.ring();
+        shard.journal_bell.ring();
     })
     .detach();
     Ok(())
@@ -76,8 +98,13 @@ pub fn freeze(shard: &Shard) -> Draft {
     Draft { lanes: shard.owner.borrow_mut().draft_checkpoints(), metadata }
 }
 
-/// Makes a frozen checkpoint durable and frees what it covers. Gives the op of each lane.
-pub async fn complete(shard: &Shard, draft: Draft) -> Result<BTreeMap<LaneId, Op>, StorageError> {
+/// Makes a frozen checkpoint durable and frees what it covers. Gives the op of each lane. `writer` takes the journals
+/// that are free then, to write them again; without one they go.
+pub async fn complete(
+    shard: &Shard,
+    draft: Draft,
+    writer: Option<&JournalWriter>,
+) -> Result<BTreeMap<LaneId, Op>, StorageError> {
     let Draft { lanes, metadata } = draft;
     for lane in &lanes {
         flush(shard, lane).await?;
@@ -92,10 +119,7 @@ pub async fn complete(shard: &Shard, draft: Draft) -> Result<BTreeMap<LaneId, Op
     for lane in lanes {
         let LaneCheckpoint { lane, op, payload, gone, removable } =
             shard.owner.borrow_mut().finish_draft(lane);
-        if let Err(error) = shard.directory.write_checkpoint(lane, op, payload, &shard.counters).await {
-            shard.owner.borrow_mut().keep_removable(lane, removable);
-            return Err(error);
-        }
+        shard.directory.write_checkpoint(lane, op, payload, &shard.counters).await?;
         covered.insert(lane, op);
         let files = shard.owner.borrow_mut().forget(lane, &gone, removable);
         shard.segments.remove(files).await?;
@@ -107,7 +131,10 @@ pub async fn complete(shard: &Shard, draft: Draft) -> Result<BTreeMap<LaneId, Op
         }
         commit.take_deletable()
     };
-    shard.directory.remove_journals(&deletable, &shard.counters).await?;
+    match writer {
+        Some(writer) => writer.recycle(&deletable).await?,
+        None => shard.directory.remove_journals(&deletable, &shard.counters).await?,
+    }
     shard.owner.borrow_mut().release_memory(shard.settings.cache_bytes);
     Ok(covered)
 }

@@ -1,9 +1,10 @@
-//! The journal of a shard: one write and one flush for everything that arrived while the last one was on its way.
+//! The journal of a shard: groups of everything that arrived, written and flushed while the next ones gather.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use laneway_storage::{JournalWriter, Progress, StorageError};
+use laneway_storage::{JournalWriter, Progress, StorageError, WriteGroup};
 use laneway_wire::LaneId;
 
 use crate::checkpoint;
@@ -12,6 +13,10 @@ use crate::shard::Shard;
 
 /// How long a write of a `replicated` topic may stay out of stable storage while nothing else flushes.
 const UNSYNCED_MAX: Duration = Duration::from_secs(1);
+
+/// Idle time after which the journal says that its last group has arrived. The next group says it, too, so a steady
+/// trickle of single messages pays nothing.
+const ATTEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// Pause before a group that found the disk full is written again.
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
@@ -27,62 +32,109 @@ pub struct JournalFailed {
     pub source: StorageError,
 }
 
+/// What the groups of one journal share.
+struct Journal {
+    shard: Rc<Shard>,
+    writer: Rc<JournalWriter>,
+    failed: RefCell<Option<StorageError>>,
+}
+
 /// Writes groups until the shard's thread ends.
-pub async fn serve(shard: Rc<Shard>, mut writer: JournalWriter) -> JournalFailed {
+pub async fn serve(shard: Rc<Shard>, writer: JournalWriter) -> JournalFailed {
+    let journal = Rc::new(Journal { shard, writer: Rc::new(writer), failed: RefCell::default() });
+    let shard = &journal.shard;
     loop {
-        match write_all(&shard, &mut writer).await {
-            Ok(()) if shard.commit.borrow().has_unsynced() => {
-                let rung = compio::time::timeout(UNSYNCED_MAX, shard.journal_bell.wait()).await;
-                if rung.is_err() {
-                    shard.commit.borrow_mut().request_flush();
-                }
+        journal.begin_groups();
+        if let Err(source) = journal.rotate_if_due().await {
+            shard.commit.borrow_mut().poison();
+            return JournalFailed { shard: shard.settings.id.0, source };
+        }
+        let (has_unsynced, needs_attest) = {
+            let commit = shard.commit.borrow();
+            (commit.has_unsynced() && commit.is_idle(), commit.needs_attest())
+        };
+        let bell = shard.journal_bell.wait();
+        // What is there to do when nothing comes: first the cheap word on the last group, then the late flush.
+        if needs_attest {
+            if compio::time::timeout(ATTEST_PAUSE, bell).await.is_err() {
+                shard.commit.borrow_mut().request_attest();
             }
-            Ok(()) => shard.journal_bell.wait().await,
-            Err(source) => return JournalFailed { shard: shard.settings.id.0, source },
+        } else if has_unsynced {
+            if compio::time::timeout(UNSYNCED_MAX, bell).await.is_err() {
+                shard.commit.borrow_mut().request_flush();
+            }
+        } else {
+            bell.await;
         }
     }
 }
 
-async fn write_all(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), StorageError> {
-    let mut warned = false;
-    loop {
-        rotate_if_due(shard, writer).await?;
-        let group = shard.commit.borrow_mut().begin();
-        let Some(group) = group else { return Ok(()) };
-        match writer.write_group(group).await {
-            Ok(group) => {
-                warned = false;
-                let progress = shard.commit.borrow_mut().complete(group);
-                advance(shard, progress);
-            }
-            Err(failure) if failure.may_retry() => {
-                if !warned {
-                    tracing::error!(error = %failure.error, "the disk is full; writes wait for space");
-                    warned = true;
-                }
-                shard.commit.borrow_mut().retry(failure.group);
-                compio::time::sleep(FULL_DISK_PAUSE).await;
-            }
-            Err(failure) => {
-                shard.commit.borrow_mut().poison();
-                return Err(failure.error);
-            }
+impl Journal {
+    /// Begins what may be written now.
+    fn begin_groups(self: &Rc<Self>) {
+        while !self.is_rotation_due() && self.failed.borrow().is_none() {
+            let group = self.shard.commit.borrow_mut().begin();
+            let Some(group) = group else { return };
+            let journal = self.clone();
+            compio::runtime::spawn(async move { journal.write(group).await }).detach();
         }
     }
-}
 
-async fn rotate_if_due(shard: &Rc<Shard>, writer: &mut JournalWriter) -> Result<(), StorageError> {
-    let due = shard.commit.borrow().rotation_due() || shard.reclaim.is_due();
-    if !due || clock::now() < shard.rotate_after.get() {
-        return Ok(());
+    async fn write(self: Rc<Self>, mut group: WriteGroup) {
+        let mut warned = false;
+        let error = loop {
+            match self.writer.write_group(group).await {
+                Ok(group) => {
+                    let progress = self.shard.commit.borrow_mut().complete(group);
+                    // First the disk, then the answers: it works while they are made.
+                    self.begin_groups();
+                    advance(&self.shard, progress);
+                    self.shard.journal_bell.ring();
+                    return;
+                }
+                Err(failure) if failure.may_retry() => {
+                    if !warned {
+                        tracing::error!(error = %failure.error, "nothing can be written now; writes wait for space");
+                        warned = true;
+                    }
+                    group = failure.group;
+                    compio::time::sleep(FULL_DISK_PAUSE).await;
+                }
+                Err(failure) => break failure.error,
+            }
+        };
+        self.failed.borrow_mut().get_or_insert(error);
+        self.shard.journal_bell.ring();
     }
-    if shard.checkpointing.get() {
-        // The disk is slower than the clients: they wait here, and their lanes refuse more than fits in flight.
-        while shard.checkpointing.get() {
-            shard.checkpoint_bell.wait().await;
+
+    fn is_rotation_due(&self) -> bool {
+        let shard = &self.shard;
+        let is_due =
+            shard.commit.borrow().rotation_due() || shard.wants_checkpoint.get() || shard.reclaim.is_due();
+        is_due && clock::now() >= shard.rotate_after.get()
+    }
+
+    async fn rotate_if_due(self: &Rc<Self>) -> Result<(), StorageError> {
+        let shard = &self.shard;
+        loop {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            if !self.is_rotation_due() {
+                return Ok(());
+            }
+            if shard.checkpointing.get() {
+                // The disk is slower than the clients: they wait here, and their lanes refuse more than fits in flight.
+                shard.checkpoint_bell.wait().await;
+            } else if shard.commit.borrow().is_writing() {
+                shard.journal_bell.wait().await;
+            } else {
+                shard.wants_checkpoint.set(false);
+                checkpoint::begin(shard, &self.writer).await?;
+                self.begin_groups();
+            }
         }
     }
-    checkpoint::begin(shard, writer).await
 }
 
 /// Tells the lanes what is written and what is on stable storage.
@@ -107,6 +159,9 @@ pub fn advance(shard: &Rc<Shard>, progress: Progress) {
             }
             lane => shard.owner.borrow_mut().handle_synced(now, wall, lane, op),
         }
+    }
+    if shard.owner.borrow_mut().take_wants_checkpoint() {
+        shard.wants_checkpoint.set(true);
     }
     shard.pump();
 }

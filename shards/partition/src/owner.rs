@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use laneway_metadata::Metadata;
 use laneway_reads::{Nanos, WaiterId, WaiterLimits, Waiters};
-use laneway_storage::{PartitionLog, SegmentFile};
+use laneway_storage::{PartitionLog, Placing, SegmentFile};
 use laneway_transport::OutFrame;
 use laneway_vsr::{Effect, Entry, EntryBody, Header, Replica};
 use laneway_wire::reply::{SendConfirmation, put_confirmations, put_rejection, put_success};
@@ -21,6 +21,7 @@ use crate::message::{
 mod append;
 mod checkpoints;
 mod lifecycle;
+mod memory;
 mod offsets;
 mod polls;
 mod retention;
@@ -39,8 +40,8 @@ use watches::Watches;
 /// What a turn of the owner wants done.
 #[derive(Debug)]
 pub enum Todo {
-    /// Append an entry of a lane to the journal.
-    Write(LaneId, Entry),
+    /// Append an entry of a lane to the journal, and its batch where it is placed.
+    Write(LaneId, Entry, Placing),
     /// Answer a client. No frame ends a cancelled read that gets no answer.
     Answer(ReplyTo, Option<OutFrame>),
     /// Answer a read of a grouped fetch.
@@ -108,6 +109,7 @@ pub struct Owner {
     todo: VecDeque<Todo>,
     /// Bytes of entries that are on their way through the journal, of all lanes.
     in_flight_bytes: usize,
+    memory: memory::Memory,
     stopping: bool,
 }
 
@@ -131,6 +133,7 @@ impl Owner {
             retention: Retention::new(retention),
             todo: VecDeque::new(),
             in_flight_bytes: 0,
+            memory: memory::Memory::default(),
             stopping: false,
         }
     }
@@ -274,7 +277,10 @@ impl Owner {
         let op = owned.replica.propose(wall, durability, body).expect("room was checked in this turn");
         while let Some(effect) = owned.replica.poll_effect() {
             match effect {
-                Effect::Write { entry, .. } => self.todo.push_back(Todo::Write(lane, entry)),
+                Effect::Write { entry, .. } => {
+                    let placing = owned.place(lane, &entry);
+                    self.todo.push_back(Todo::Write(lane, entry, placing));
+                }
                 other => unreachable!("a proposal of a lone member does nothing but write: {other:?}"),
             }
         }
@@ -287,7 +293,10 @@ impl Owner {
             let Some(owned) = self.lanes.get_mut(&lane) else { return };
             let Some(effect) = owned.replica.poll_effect() else { break };
             match effect {
-                Effect::Write { entry, .. } => self.todo.push_back(Todo::Write(lane, entry)),
+                Effect::Write { entry, .. } => {
+                    let placing = owned.place(lane, &entry);
+                    self.todo.push_back(Todo::Write(lane, entry, placing));
+                }
                 Effect::Apply(entry) => {
                     if let Some(key) = self.apply(now, lane, entry) {
                         advanced.push(key);
@@ -296,6 +305,7 @@ impl Owner {
                 other => unreachable!("a lone member needs nothing else: {other:?}"),
             }
         }
+        self.trim_memory();
         // Readers wake once for everything that this flush committed.
         advanced.sort_unstable();
         advanced.dedup();
@@ -309,6 +319,7 @@ impl Owner {
     fn apply(&mut self, now: Nanos, lane: LaneId, entry: Entry) -> Option<PartitionKey> {
         let Entry { header: Header { op, timestamp, .. }, body } = entry;
         self.in_flight_bytes -= body.bytes();
+        let batch_bytes = body.batch.len() as u64;
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         let applied = match owned.state.apply(op, timestamp, &body.prefix, body.batch, now) {
             Ok(applied) => applied,
@@ -319,6 +330,8 @@ impl Owner {
         let waiting = owned.waiting.remove(&op).unwrap_or_default();
         match applied {
             Applied::Appended { key, receipt, sealed, .. } => {
+                owned.note_direct(key);
+                self.memory.grow(batch_bytes);
                 if sealed {
                     self.may_clean(now, lane, key);
                 }

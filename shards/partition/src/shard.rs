@@ -15,9 +15,11 @@ use laneway_metadata::planner::PlanSettings;
 use laneway_metadata::{Metadata, SessionId};
 use laneway_reads::{Nanos, WaiterLimits};
 use laneway_shard_metadata::{Effect, MetadataLane, ShardWork};
-use laneway_storage::{DataDirectory, GroupCommit, Record, SegmentStore, StorageCounters, SyncClass};
+use laneway_storage::{
+    DataDirectory, GroupCommit, Placing, Record, SegmentStore, StorageCounters, SyncClass,
+};
 use laneway_transport::{OutFrame, Signal};
-use laneway_vsr::{Durability, Entry, Header};
+use laneway_vsr::{Durability, Entry, EntryBody, Header};
 use laneway_wire::{EvictionReason, LaneId, Micros, Op, Status};
 
 use crate::calls::{Call, Calls};
@@ -123,7 +125,7 @@ pub struct Shard {
     /// What storage counts.
     pub counters: Rc<StorageCounters>,
     /// Segment files.
-    pub segments: SegmentStore,
+    pub segments: Rc<SegmentStore>,
     /// Open questions to other shards.
     pub calls: Calls,
     /// Its connections.
@@ -148,6 +150,8 @@ pub struct Shard {
     pub scrub: Scrub,
     /// When a checkpoint is made for the disk space that it gives back.
     pub reclaim: Reclaim,
+    /// Whether memory waits for a checkpoint, however full the journal is.
+    pub wants_checkpoint: Cell<bool>,
     /// Whether a checkpoint is being made.
     pub checkpointing: Cell<bool>,
     /// Rung when a checkpoint is done.
@@ -172,7 +176,7 @@ impl Shard {
         settings: ShardSettings,
         directory: DataDirectory,
         counters: Rc<StorageCounters>,
-        segments: SegmentStore,
+        segments: Rc<SegmentStore>,
         commit: GroupCommit,
         owner: Owner,
         lane: Option<MetadataLane<Ticket>>,
@@ -201,6 +205,7 @@ impl Shard {
             rotate_after: Cell::new(Nanos(0)),
             scrub: Scrub::default(),
             reclaim: Reclaim::default(),
+            wants_checkpoint: Cell::new(false),
             checkpointing: Cell::new(false),
             checkpoint_bell: Signal::default(),
             process: RefCell::default(),
@@ -213,6 +218,7 @@ impl Shard {
             token_timer: Cell::new(None),
             stopping: Cell::new(false),
         });
+        shard.owner.borrow_mut().keep_in_memory(shard.settings.cache_bytes);
         shard.owner.borrow_mut().handle_metadata(shard.metadata());
         shard
     }
@@ -445,7 +451,7 @@ impl Shard {
 
     fn carry_out(self: &Rc<Self>, todo: Todo) {
         match todo {
-            Todo::Write(lane, entry) => self.write(lane, entry),
+            Todo::Write(lane, entry, placing) => self.write(lane, entry, placing),
             Todo::Answer(to, frame) => self.deliver(to, frame),
             Todo::AnswerFetch(to, call, part) => {
                 self.send(to, Class::Reply, Message::Answer { call, answer: Answer::Read(part) });
@@ -465,7 +471,7 @@ impl Shard {
 
     fn carry_out_metadata(self: &Rc<Self>, effect: Effect<Ticket>) {
         match effect {
-            Effect::Write(entry) => self.write(LaneId::METADATA, entry),
+            Effect::Write(entry) => self.write(LaneId::METADATA, entry, Placing::Unplaced),
             Effect::Publish(metadata) => {
                 for post in &self.posts[1..] {
                     post.publish(metadata.clone());
@@ -496,14 +502,14 @@ impl Shard {
         }
     }
 
-    fn write(&self, lane: LaneId, entry: Entry) {
+    fn write(&self, lane: LaneId, entry: Entry, placing: Placing) {
         let Entry { header: Header { op, view, timestamp, durability, .. }, body } = entry;
         let class = match durability {
             Durability::Replicated => SyncClass::Replicated,
             Durability::Persisted => SyncClass::Persisted,
         };
-        let record =
-            Record { lane, op, view: view.0, timestamp, class, prefix: body.prefix, batch: body.batch };
+        let EntryBody { prefix, batch, .. } = body;
+        let record = Record { lane, op, view: view.0, timestamp, class, prefix, batch, placing };
         self.commit.borrow_mut().push(record).expect("a poisoned journal ends the process");
         self.journal_bell.ring();
     }

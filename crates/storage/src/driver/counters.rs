@@ -15,6 +15,10 @@ pub struct StorageCounts {
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Write operations that are durable when they are done, among the others.
+    pub durable_writes: u64,
+    /// Bytes of batches that had to move because their memory was not aligned.
+    pub moved_bytes: u64,
     /// Read operations.
     pub reads: u64,
     /// Bytes read.

@@ -1,6 +1,6 @@
 //! Opening a data directory: who may, and which format it has.
 
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::{
     fs::{self, File, TryLockError},
     io,
@@ -13,12 +13,22 @@ use laneway_wire::{LaneId, Op};
 
 use super::{counters::StorageCounters, files, journal_writer::wall_clock};
 use crate::{
+    blocks::{BLOCK_BYTES, aligned_buffer},
     checkpoint,
     error::StorageError,
     journal::header::BootId,
     layout::{self, FANOUT, JournalName, LaneFile},
     version::{DiskId, FORMAT, Version},
 };
+
+/// How blocks of journals and segments are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockWrites {
+    /// Past the page cache, where the file system takes that.
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
 
 /// An open, locked data directory. A cheap handle that every shard has; the lock is held until the last one is gone.
 #[derive(Clone, Debug)]
@@ -35,6 +45,8 @@ struct Inner {
     journals: Vec<JournalName>,
     checkpoints: Vec<LaneId>,
     superblocks: Vec<LaneId>,
+    /// Whether journals and segments are written past the page cache.
+    direct: bool,
     /// Closed last, which releases the lock.
     _lock: File,
 }
@@ -45,6 +57,11 @@ impl DataDirectory {
     /// Errors: [`StorageError::Locked`] when another broker has it, [`StorageError::NotADataDirectory`] when it holds
     /// something else, [`StorageError::NewerFormat`] when a later release wrote it; all before anything is changed.
     pub fn open(path: impl Into<PathBuf>) -> Result<DataDirectory, StorageError> {
+        Self::open_with(path, BlockWrites::Direct)
+    }
+
+    /// The same, for a given way of writing blocks. What is on disk is the same for both.
+    pub fn open_with(path: impl Into<PathBuf>, writes: BlockWrites) -> Result<DataDirectory, StorageError> {
         let path = path.into();
         // Only for its owner: it holds everybody's messages and the hashes of passwords.
         fs::DirBuilder::new()
@@ -74,9 +91,24 @@ impl DataDirectory {
             }
         }
         let boot = boot_id();
+        let direct = writes == BlockWrites::Direct && takes_direct_writes(&path)?;
         Ok(DataDirectory {
-            inner: Arc::new(Inner { path, version, boot, journals, checkpoints, superblocks, _lock: lock }),
+            inner: Arc::new(Inner {
+                path,
+                version,
+                boot,
+                journals,
+                checkpoints,
+                superblocks,
+                direct,
+                _lock: lock,
+            }),
         })
+    }
+
+    /// Whether blocks are written past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.inner.direct
     }
 
     /// Where it is.
@@ -148,6 +180,37 @@ impl DataDirectory {
             files::remove(&journal.path(self.path()), counters).await?;
         }
         Ok(())
+    }
+}
+
+/// Asks the file system by doing it. Some accept the flag and refuse the write.
+fn takes_direct_writes(root: &Path) -> Result<bool, StorageError> {
+    let path = layout::temporary(&root.join(layout::JOURNAL).join("probe"));
+    let open = |flags| {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).custom_flags(flags).open(&path)
+    };
+    let written = open(files::O_DIRECT).and_then(|file| {
+        let mut block = aligned_buffer(BLOCK_BYTES as usize);
+        block.resize(BLOCK_BYTES as usize, 0);
+        file.write_all_at(&block, 0)
+    });
+    match fs::remove_file(&path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(StorageError::io("remove", &path)(error)),
+    }
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(true),
+        Err(error) => {
+            tracing::warn!(
+                path = %root.display(),
+                %error,
+                "the file system takes no direct writes; blocks go through the page cache, which costs throughput"
+            );
+            Ok(false)
+        }
     }
 }
 

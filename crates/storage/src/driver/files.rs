@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use compio::{
     BufResult,
     buf::{IntoInner, IoBuf},
@@ -11,13 +11,42 @@ use compio::{
 };
 
 use super::counters::StorageCounters;
-use crate::{error::StorageError, journal::group_commit::BUFFERS_MAX, layout::temporary};
+use crate::{
+    blocks::{BLOCK_BYTES, aligned_buffer, block_before},
+    error::StorageError,
+    layout::temporary,
+};
+
+/// Entries of one vectored write that the kernel takes (IOV_MAX).
+pub(super) const BUFFERS_MAX: usize = 1024;
+
+/// `O_DIRECT` and `O_DSYNC`. The numbers are those of every Linux platform but a few that nobody serves from, where
+/// the probe of the data directory finds out.
+pub(super) const O_DIRECT: i32 =
+    if cfg!(any(target_arch = "aarch64", target_arch = "arm")) { 0o200_000 } else { 0o40_000 };
+const O_DSYNC: i32 = 0o10_000;
 
 /// A file with the path that its errors name.
 #[derive(Clone, Debug)]
 pub(super) struct OpenFile {
     file: File,
     path: std::rc::Rc<Path>,
+    is_durable: bool,
+}
+
+/// How writes of whole blocks reach a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockMode {
+    /// Past the page cache.
+    pub direct: bool,
+    /// Each is on stable storage when it is done.
+    pub durable: bool,
+}
+
+impl BlockMode {
+    fn flags(self) -> i32 {
+        (if self.direct { O_DIRECT } else { 0 }) | (if self.durable { O_DSYNC } else { 0 })
+    }
 }
 
 /// How a file is opened.
@@ -41,7 +70,87 @@ impl OpenFile {
         options.read(true).write(true).create(access != Access::Existing).truncate(access == Access::Fresh);
         let file = options.open(path).await.map_err(StorageError::io("open", path))?;
         counters.update(|counts| counts.opens += 1);
-        Ok(OpenFile { file, path: path.into() })
+        Ok(OpenFile { file, path: path.into(), is_durable: false })
+    }
+
+    /// Opens a file for writes of whole blocks from aligned memory, see [`OpenFile::write_blocks`].
+    pub(super) async fn open_blocks(
+        path: &Path,
+        access: Access,
+        mode: BlockMode,
+        counters: &StorageCounters,
+    ) -> Result<OpenFile, StorageError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(access != Access::Existing).truncate(access == Access::Fresh);
+        options.custom_flags(mode.flags());
+        let file = options.open(path).await.map_err(StorageError::io("open", path))?;
+        counters.update(|counts| counts.opens += 1);
+        Ok(OpenFile { file, path: path.into(), is_durable: mode.durable })
+    }
+
+    /// The same open file under the name that it was given meanwhile.
+    pub(super) fn renamed(self, path: &Path) -> OpenFile {
+        OpenFile { path: path.into(), ..self }
+    }
+
+    /// Writes whole blocks from aligned memory, in one operation unless the kernel stops early.
+    pub(super) async fn write_blocks(
+        &self,
+        blocks: Bytes,
+        position: u64,
+        counters: &StorageCounters,
+    ) -> Result<(), StorageError> {
+        let mut left = blocks;
+        let mut position = position;
+        while !left.is_empty() {
+            let BufResult(result, written) = (&self.file).write_at(left, position).await;
+            left = written;
+            let bytes = self.written(result, counters)?;
+            position += bytes as u64;
+            left = left.split_off(bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes batches from a block on, each of them starting a block, as whole blocks.
+    pub(super) async fn write_batches(
+        &self,
+        batches: Vec<Bytes>,
+        position: u64,
+        counters: &StorageCounters,
+    ) -> Result<(), StorageError> {
+        let mut buffers = Vec::with_capacity(batches.len() * 2);
+        for batch in batches {
+            let whole = block_before(batch.len() as u64) as usize;
+            if batch.as_ptr().align_offset(BLOCK_BYTES as usize) == 0 {
+                if whole > 0 {
+                    buffers.push(Bytes::slice(&batch, ..whole));
+                }
+                if whole < batch.len() {
+                    buffers.push(padded(&batch[whole..]));
+                }
+            } else {
+                counters.update(|counts| counts.moved_bytes += batch.len() as u64);
+                buffers.push(padded(&batch));
+            }
+        }
+        self.write_all(buffers, position, counters).await
+    }
+
+    fn written(&self, result: io::Result<usize>, counters: &StorageCounters) -> Result<usize, StorageError> {
+        let bytes = match result {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(bytes) => Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error),
+        }
+        .map_err(StorageError::io("write", self.path()))?;
+        counters.update(|counts| {
+            counts.writes += 1;
+            counts.durable_writes += u64::from(self.is_durable);
+            counts.written_bytes += bytes as u64;
+        });
+        Ok(bytes)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -55,7 +164,6 @@ impl OpenFile {
         mut position: u64,
         counters: &StorageCounters,
     ) -> Result<(), StorageError> {
-        let failed = |error| StorageError::io("write", self.path())(error);
         let mut buffers = buffers.into_iter().filter(|buffer| !buffer.is_empty());
         let mut batch: Vec<Bytes> = Vec::new();
         loop {
@@ -64,16 +172,7 @@ impl OpenFile {
                 return Ok(());
             }
             let BufResult(result, written) = (&self.file).write_vectored_at(batch, position).await;
-            let bytes = match result {
-                Ok(0) => return Err(failed(io::ErrorKind::WriteZero.into())),
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-                Err(error) => return Err(failed(error)),
-            };
-            counters.update(|counts| {
-                counts.writes += 1;
-                counts.written_bytes += bytes as u64;
-            });
+            let bytes = self.written(result, counters)?;
             position += bytes as u64;
             batch = written;
             drop_front(&mut batch, bytes);
@@ -105,6 +204,32 @@ impl OpenFile {
             });
         }
         Ok(Bytes::from(buffer))
+    }
+
+    /// Reads one whole block of a file that [`OpenFile::open_blocks`] opened. What lies behind its end is zeros.
+    pub(super) async fn read_block(
+        &self,
+        position: u64,
+        counters: &StorageCounters,
+    ) -> Result<BytesMut, StorageError> {
+        loop {
+            let buffer = aligned_buffer(BLOCK_BYTES as usize).slice(..BLOCK_BYTES as usize);
+            let BufResult(result, buffer) = self.file.read_at(buffer, position).await;
+            let mut block = buffer.into_inner();
+            match result {
+                Ok(bytes) => {
+                    counters.update(|counts| {
+                        counts.reads += 1;
+                        counts.read_bytes += bytes as u64;
+                    });
+                    block.truncate(bytes);
+                    block.resize(BLOCK_BYTES as usize, 0);
+                    return Ok(block);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(StorageError::io("read", self.path())(error)),
+            }
+        }
     }
 
     /// Brings contents and length to stable storage.
@@ -142,7 +267,7 @@ pub(super) async fn create_whole(
     };
     let directory = path.parent().expect("every file of ours has a directory");
     flush_directory(directory, counters).await?;
-    Ok(OpenFile { path: path.into(), ..file })
+    Ok(file.renamed(path))
 }
 
 async fn create_beside(
@@ -168,6 +293,14 @@ pub(super) async fn remove(path: &Path, counters: &StorageCounters) -> Result<()
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(StorageError::io("remove", path)(error)),
     }
+}
+
+/// A copy in aligned memory, filled up with zeros to whole blocks.
+fn padded(bytes: &[u8]) -> Bytes {
+    let mut buffer = aligned_buffer(bytes.len().next_multiple_of(BLOCK_BYTES as usize));
+    buffer.extend_from_slice(bytes);
+    crate::blocks::pad(&mut buffer);
+    buffer.freeze()
 }
 
 fn drop_front(buffers: &mut Vec<Bytes>, mut bytes: usize) {

@@ -15,7 +15,7 @@ mod segment_store;
 mod superblock;
 
 pub use counters::{StorageCounters, StorageCounts};
-pub use directory::DataDirectory;
+pub use directory::{BlockWrites, DataDirectory};
 pub use journal_writer::{JournalWriter, WriteFailure};
 pub use reconcile::ReconcileReport;
 pub use recovery::{Recovery, TornTail};

@@ -8,6 +8,7 @@ use std::{
 
 use super::directory::{DataDirectory, names, sync_directory};
 use crate::{
+    blocks::block_after,
     error::StorageError,
     layout::{self, FANOUT, SegmentFile},
     segment::PartitionLog,
@@ -25,19 +26,25 @@ pub struct ReconcileReport {
 }
 
 impl DataDirectory {
-    /// Cuts every segment to its recorded length and removes those that no log names. Blocking; for boot, with the
-    /// logs of all lanes exactly as the checkpoints hold them, before any journal record is replayed.
+    /// Cuts every segment to its recorded length and removes those that nothing names. Blocking; for boot, with the
+    /// logs of all lanes exactly as the checkpoints hold them, before any journal record is replayed, and with the
+    /// batches that the journals name at their places ([`super::Recovery::direct_batches`]).
     ///
     /// Errors: [`StorageError::SegmentShort`] when a named file is missing or too short; nothing was changed then.
     pub fn reconcile<'a>(
         &self,
         logs: impl IntoIterator<Item = &'a PartitionLog>,
+        direct: impl IntoIterator<Item = (SegmentFile, u64)>,
     ) -> Result<ReconcileReport, StorageError> {
-        let mut named = BTreeMap::new();
+        let mut named: BTreeMap<SegmentFile, u64> = BTreeMap::new();
         for log in logs {
             for (file, segment) in log.files().zip(log.segments()) {
                 named.insert(file, segment.bytes);
             }
+        }
+        for (file, end) in direct {
+            let bytes = named.entry(file).or_default();
+            *bytes = end.max(*bytes);
         }
         let found = self.segment_files()?;
         for (file, recorded) in &named {
@@ -50,7 +57,8 @@ impl DataDirectory {
         let mut report = ReconcileReport::default();
         for (file, bytes) in found {
             match named.get(&file) {
-                Some(recorded) if *recorded == bytes => {}
+                // The rest of the last block is padding, and is written again with what comes behind.
+                Some(recorded) if *recorded == bytes || block_after(*recorded) == bytes => {}
                 Some(recorded) => {
                     self.cut_segment(file, *recorded)?;
                     report.cut += 1;

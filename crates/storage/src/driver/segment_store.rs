@@ -2,22 +2,24 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::BTreeMap,
     path::PathBuf,
     rc::Rc,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use laneway_wire::Offset;
 
 use super::{
     counters::StorageCounters,
     descriptors::Descriptors,
     directory::DataDirectory,
-    files::{self, Access, OpenFile},
+    files::{self, Access, BlockMode, OpenFile},
 };
 use crate::{
+    blocks::{BlockPool, block_before, pad},
     error::{Damage, StorageError},
+    journal::BatchPlace,
     layout::{self, SegmentFile},
     segment::{AppendPlan, AppendStep, IndexScan, ReadChunk, ReadCursor, ReadPlan, SegmentIndex},
 };
@@ -25,8 +27,8 @@ use crate::{
 /// Segment files that a shard keeps open by default.
 pub const DESCRIPTORS_MAX: usize = 256;
 
-/// Flushes that run at the same time. The file system joins them into few commits of its own journal.
-const FLUSHES_AT_ONCE: usize = 16;
+/// Bytes of one write of batches that a checkpoint brings to their places.
+const FILL_BYTES: usize = 1 << 20;
 
 /// The segment files of one shard. Shared by the shard's tasks; every method takes `&self` and holds no borrow across
 /// an await.
@@ -34,16 +36,20 @@ const FLUSHES_AT_ONCE: usize = 16;
 pub struct SegmentStore {
     directory: DataDirectory,
     counters: Rc<StorageCounters>,
+    /// Files open for reading.
     descriptors: RefCell<Descriptors>,
-    /// Files written since they were last flushed.
-    dirty: RefCell<BTreeSet<SegmentFile>>,
+    /// Files open for writing.
+    writing: RefCell<Descriptors>,
     /// Directories that got a new file since they were last flushed.
-    dirty_directories: RefCell<BTreeSet<u32>>,
+    /// The number counts their new files, so that a flush knows whether it covers all of them.
+    dirty_directories: RefCell<BTreeMap<u32, u64>>,
+    files_made: Cell<u64>,
     poisoned: Cell<bool>,
+    pool: RefCell<BlockPool>,
 }
 
 impl SegmentStore {
-    /// A store that keeps at most `descriptors_max` files open.
+    /// A store that keeps at most `descriptors_max` files open, half of them for writing, at least one for each.
     pub fn new(
         directory: DataDirectory,
         counters: Rc<StorageCounters>,
@@ -52,15 +58,18 @@ impl SegmentStore {
         SegmentStore {
             directory,
             counters,
-            descriptors: RefCell::new(Descriptors::new(descriptors_max)),
-            dirty: RefCell::default(),
+            descriptors: RefCell::new(Descriptors::new((descriptors_max / 2).max(1))),
+            writing: RefCell::new(Descriptors::new((descriptors_max / 2).max(1))),
             dirty_directories: RefCell::default(),
+            files_made: Cell::new(0),
             poisoned: Cell::new(false),
+            pool: RefCell::default(),
         }
     }
 
-    /// Writes a plan. Nothing of it is durable before [`SegmentStore::flush`]. A plan that failed may be written again
-    /// as it is, until [`crate::PartitionLog::appended`] notes it.
+    /// Writes a plan, in large aligned writes that are durable one by one; new directory entries are not before
+    /// [`SegmentStore::flush`]. A plan that failed may be written again as it is, until
+    /// [`crate::PartitionLog::appended`] notes it.
     pub async fn append(&self, plan: &AppendPlan) -> Result<(), StorageError> {
         for step in &plan.steps {
             self.append_step(step).await?;
@@ -69,60 +78,100 @@ impl SegmentStore {
     }
 
     async fn append_step(&self, step: &AppendStep) -> Result<(), StorageError> {
-        let access = match step.position {
-            0 => Access::Create,
-            _ => Access::Existing,
-        };
-        // Before the write: a write that fails half-way is dirty too.
-        self.dirty.borrow_mut().insert(step.file);
-        if step.position == 0 {
-            self.dirty_directories.borrow_mut().insert(step.file.fan_out());
+        self.check_usable()?;
+        let file = self.open_to_write(step.file).await?;
+        let mut position = block_before(step.position);
+        let mut block = self.pool.borrow_mut().take(FILL_BYTES);
+        if position < step.position {
+            // The block is written again with the batches that end in it.
+            block.extend_from_slice(&file.read_block(position, &self.counters).await?);
+            block.truncate((step.position - position) as usize);
         }
-        let file = self.open(step.file, access).await?;
-        file.write_all(step.batches.iter().cloned(), step.position, &self.counters).await
+        for batch in &step.batches {
+            let mut rest = &batch[..];
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(FILL_BYTES - block.len()));
+                block.extend_from_slice(now);
+                rest = later;
+                if block.len() == FILL_BYTES {
+                    block = self.write_fill(&file, block, &mut position).await?;
+                }
+            }
+        }
+        if !block.is_empty() {
+            pad(&mut block);
+            block = self.write_fill(&file, block, &mut position).await?;
+        }
+        self.pool.borrow_mut().give(block.freeze());
+        Ok(())
     }
 
-    /// Brings everything appended so far to stable storage, new directory entries included. Must succeed before a
-    /// checkpoint that names the segments is written. A failed flush poisons the store: no checkpoint can follow.
-    pub async fn flush(&self) -> Result<(), StorageError> {
-        if self.poisoned.get() {
-            return Err(self.poison_error());
-        }
-        let files = self.dirty.take();
-        let directories = self.dirty_directories.take();
-        let result = self.flush_all(&files, &directories).await;
-        if let Err(error) = &result {
-            self.poisoned.set(is_failed_flush(error));
-            // Without a failed flush (no descriptor was free, say) nothing is lost: the next call does it all.
-            self.dirty.borrow_mut().extend(files);
-            self.dirty_directories.borrow_mut().extend(directories);
-        }
-        result
-    }
-
-    async fn flush_all(
+    async fn write_fill(
         &self,
-        files: &BTreeSet<SegmentFile>,
-        directories: &BTreeSet<u32>,
-    ) -> Result<(), StorageError> {
-        let mut files = files.iter().copied().peekable();
-        while files.peek().is_some() {
-            let mut flushes = Vec::with_capacity(FLUSHES_AT_ONCE);
-            for file in files.by_ref().take(FLUSHES_AT_ONCE) {
-                let open = self.open(file, Access::Existing).await?;
-                let counters = Rc::clone(&self.counters);
-                flushes.push(compio::runtime::spawn(async move { open.flush(&counters).await }));
-            }
-            let mut result = Ok(());
-            for flush in flushes {
-                let flushed = flush.await.unwrap_or_else(|_| Err(self.poison_error()));
-                result = result.and(flushed);
-            }
-            result?;
+        file: &OpenFile,
+        block: BytesMut,
+        position: &mut u64,
+    ) -> Result<BytesMut, StorageError> {
+        let block = block.freeze();
+        let written = file.write_blocks(block.clone(), *position, &self.counters).await;
+        self.note_write(&written);
+        written?;
+        *position += block.len() as u64;
+        let mut pool = self.pool.borrow_mut();
+        pool.give(block);
+        Ok(pool.take(FILL_BYTES))
+    }
+
+    /// Writes batches that follow each other in a segment, each from the start of a block on. When it returns they are
+    /// on stable storage, and so is the name of the file.
+    pub async fn write_direct(&self, place: BatchPlace, batches: Vec<Bytes>) -> Result<(), StorageError> {
+        self.check_usable()?;
+        let file = self.open_to_write(place.file).await?;
+        let written = file.write_batches(batches, place.position, &self.counters).await;
+        self.note_write(&written);
+        written?;
+        self.flush_directory(place.file.fan_out()).await
+    }
+
+    /// Brings the entries of a directory to stable storage, if it got one since that was last done.
+    async fn flush_directory(&self, fan_out: u32) -> Result<(), StorageError> {
+        let Some(entries) = self.dirty_directories.borrow().get(&fan_out).copied() else { return Ok(()) };
+        let path = layout::fan_out_directory(self.directory.path(), fan_out);
+        let flushed = files::flush_directory(&path, &self.counters).await;
+        self.note_write(&flushed);
+        flushed?;
+        let mut dirty = self.dirty_directories.borrow_mut();
+        // An entry that came meanwhile may have missed it.
+        if dirty.get(&fan_out) == Some(&entries) {
+            dirty.remove(&fan_out);
         }
+        Ok(())
+    }
+
+    /// Every write is durable when it is done, so a failed one may have been a failed flush: what the kernel has kept
+    /// of it is unknown, and no checkpoint may follow. Only a full disk is known to have taken nothing.
+    fn note_write(&self, result: &Result<(), StorageError>) {
+        if let Err(error) = result {
+            let is_broken = match error {
+                StorageError::OutOfSpace { operation, .. } => *operation == "flush",
+                StorageError::Io { operation, .. } => *operation == "write" || *operation == "flush",
+                _ => true,
+            };
+            self.poisoned.set(self.poisoned.get() || is_broken);
+        }
+    }
+
+    fn check_usable(&self) -> Result<(), StorageError> {
+        if self.poisoned.get() { Err(self.poison_error()) } else { Ok(()) }
+    }
+
+    /// Brings the directory entries of everything appended so far to stable storage. Must succeed before a checkpoint
+    /// that names the segments is written. A failed flush poisons the store: no checkpoint can follow.
+    pub async fn flush(&self) -> Result<(), StorageError> {
+        self.check_usable()?;
+        let directories: Vec<u32> = self.dirty_directories.borrow().keys().copied().collect();
         for fan_out in directories {
-            let path = layout::fan_out_directory(self.directory.path(), *fan_out);
-            files::flush_directory(&path, &self.counters).await?;
+            self.flush_directory(fan_out).await?;
         }
         Ok(())
     }
@@ -133,7 +182,7 @@ impl SegmentStore {
     /// Errors: [`StorageError::BatchDamaged`] names partition, file, position and offset; [`StorageError::SegmentShort`]
     /// when the file ends before its recorded length. Neither is ever an empty read.
     pub async fn read(&self, plan: ReadPlan) -> Result<ReadChunk, StorageError> {
-        let file = self.open(plan.file, Access::Existing).await.map_err(|error| missing(&plan, error))?;
+        let file = self.open(plan.file).await.map_err(|error| missing(&plan, error))?;
         let (plan, index) = match plan.start {
             Some(_) => (plan, None),
             None => {
@@ -189,7 +238,7 @@ impl SegmentStore {
     pub async fn remove(&self, files: impl IntoIterator<Item = SegmentFile>) -> Result<(), StorageError> {
         for file in files {
             self.descriptors.borrow_mut().remove(file);
-            self.dirty.borrow_mut().remove(&file);
+            self.writing.borrow_mut().remove(file);
             files::remove(&file.path(self.directory.path()), &self.counters).await?;
         }
         Ok(())
@@ -197,31 +246,47 @@ impl SegmentStore {
 
     /// Files open now.
     pub fn open_files(&self) -> usize {
-        self.descriptors.borrow().len()
+        self.descriptors.borrow().len() + self.writing.borrow().len()
     }
 
-    async fn open(&self, file: SegmentFile, access: Access) -> Result<OpenFile, StorageError> {
+    async fn open(&self, file: SegmentFile) -> Result<OpenFile, StorageError> {
         if let Some(open) = self.descriptors.borrow_mut().get(file) {
             return Ok(open);
         }
         let path = file.path(self.directory.path());
-        let open = OpenFile::open(&path, access, &self.counters).await?;
+        let open = OpenFile::open(&path, Access::Existing, &self.counters).await?;
         self.descriptors.borrow_mut().insert(file, open.clone());
+        Ok(open)
+    }
+
+    /// A file open for writing, made if it is not there.
+    async fn open_to_write(&self, file: SegmentFile) -> Result<OpenFile, StorageError> {
+        if let Some(open) = self.writing.borrow_mut().get(file) {
+            return Ok(open);
+        }
+        let path = file.path(self.directory.path());
+        let mode = BlockMode { direct: self.directory.is_direct(), durable: true };
+        let open = match OpenFile::open_blocks(&path, Access::Existing, mode, &self.counters).await {
+            Ok(open) => open,
+            Err(StorageError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                // Before the file is there: whoever finds it must know that its name may not be durable.
+                self.files_made.set(self.files_made.get() + 1);
+                self.dirty_directories.borrow_mut().insert(file.fan_out(), self.files_made.get());
+                let made = OpenFile::open_blocks(&path, Access::Create, mode, &self.counters).await?;
+                // Again: a flush may have passed between the two.
+                self.files_made.set(self.files_made.get() + 1);
+                self.dirty_directories.borrow_mut().insert(file.fan_out(), self.files_made.get());
+                made
+            }
+            Err(error) => return Err(error),
+        };
+        self.writing.borrow_mut().insert(file, open.clone());
         Ok(open)
     }
 
     fn poison_error(&self) -> StorageError {
         StorageError::Poisoned { path: PathBuf::from(self.directory.path()).join(layout::SEGMENTS) }
     }
-}
-
-fn is_failed_flush(error: &StorageError) -> bool {
-    matches!(
-        error,
-        StorageError::Io { operation: "flush", .. }
-            | StorageError::OutOfSpace { operation: "flush", .. }
-            | StorageError::Poisoned { .. }
-    )
 }
 
 fn damaged(plan: &ReadPlan, position: u64, offset: Offset, damage: Damage) -> StorageError {

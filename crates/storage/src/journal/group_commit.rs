@@ -1,9 +1,10 @@
-//! Plans the journal's writes. While one group is being written, whatever arrives waits for the next: the slower the
+//! Plans the journal's writes. While groups are being written, whatever arrives waits for the next: the slower the
 //! disk, the larger the groups, and nobody waits when the disk is idle.
 //!
 //! The planner owns no file and does no I/O. Life of a group: [`GroupCommit::begin`] builds it, a driver writes its
-//! buffers at its position and flushes if it asks for that, then exactly one of [`GroupCommit::complete`],
-//! [`GroupCommit::retry`] and [`GroupCommit::poison`] follows.
+//! block and its bodies and makes them durable as [`WriteGroup::sync`] says, then exactly one of
+//! [`GroupCommit::complete`], [`GroupCommit::retry`] and [`GroupCommit::poison`] follows. Groups may finish in any
+//! order; an op counts only when everything before it in the file does.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,22 +14,31 @@ use laneway_wire::{LaneId, Op};
 use super::{
     header::JOURNAL_HEADER_BYTES,
     merge::JournalMarks,
-    record::{RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordHeader, SyncClass},
+    record::{
+        BatchPlace, Placing, RECORD_HEADER_BYTES, Record, RecordHeader, RecordKind, RecordPlace, SyncClass,
+    },
 };
-use crate::layout::JournalName;
+use crate::{
+    blocks::{self, BLOCK_BYTES, BlockPool},
+    layout::JournalName,
+};
 
-/// Parts of bodies up to this many bytes are copied next to their header: cheaper than one more entry in the vector.
-const COPY_BYTES_MAX: usize = 1024;
+/// Groups in flight. One is flushed while the next is written; more only shorten the groups.
+const IN_FLIGHT_MAX: usize = 4;
 
-/// Entries of one vectored write that the kernel takes (IOV_MAX).
-pub const BUFFERS_MAX: usize = 1024;
+/// Bytes that must wait before a group begins beside another. Less is written sooner by waiting for the one in flight:
+/// a flush costs as much as writing this many bytes.
+const OVERLAP_BYTES_MIN: u64 = 128 * 1024;
+
+/// Bodies of one group that go to their places, so that the operations in flight are bounded.
+const BODIES_MAX: usize = 64;
 
 /// Sizes that bound the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// A journal file is due for rotation once it reaches this many bytes.
+    /// Bytes of a journal file, a multiple of a block. Full, it is due for rotation.
     pub journal_bytes_max: u64,
-    /// A group is closed once it reaches this many bytes; one record may exceed it alone.
+    /// A group is closed once it brings this many bytes; one record may exceed it alone.
     pub group_bytes_max: u64,
     /// Admission ends ([`GroupCommit::has_room`]) once this many bytes wait.
     pub pending_bytes_max: u64,
@@ -50,24 +60,36 @@ pub struct JournalPlace {
     pub tag: u64,
 }
 
-/// One write: the buffers go to the file back to back, starting at the position.
+/// How a group becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupSync {
+    /// Not at all: the kernel has it, which survives a killed process.
+    None,
+    /// The write of the block is durable by itself.
+    WithWrite,
+    /// A flush after the write, which also covers groups that were written without one.
+    Flush,
+}
+
+/// One write: a run of whole blocks of the journal, and batches that go to their places.
 #[derive(Clone, Debug)]
 pub struct WriteGroup {
     /// The file.
     pub journal: JournalName,
-    /// Where the group starts.
+    /// Where the group starts, a multiple of a block.
     pub position: u64,
-    /// What to write, at most [`BUFFERS_MAX`] buffers. Empty when only a flush is due.
-    pub buffers: Vec<Bytes>,
-    /// Sum of the buffers' lengths.
-    pub bytes: u64,
+    /// What to write there: aligned memory, whole blocks. Empty when only a flush is due.
+    pub block: Bytes,
+    /// What to write elsewhere. Always durable before the group is.
+    pub bodies: Vec<(BatchPlace, Bytes)>,
     /// Records in the group.
     pub records: u32,
-    /// Whether a flush must follow the write before the group is complete.
-    pub flush: bool,
+    /// How it becomes durable.
+    pub sync: GroupSync,
+    number: u64,
 }
 
-/// What a finished group, or a rotation, moved forward: per lane the highest op, in lane order. Both are cumulative.
+/// What finished groups, or a rotation, moved forward: per lane the highest op, in lane order. Both are cumulative.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Ops that now survive a killed process.
@@ -85,39 +107,70 @@ pub struct Poisoned;
 #[derive(Debug)]
 pub struct GroupCommit {
     limits: GroupLimits,
-    place: JournalPlace,
-    /// Where the next group starts.
-    position: u64,
-    /// Everything below is on stable storage.
-    flushed: u64,
+    file: FileState,
     pending: VecDeque<Record>,
+    /// Bytes that the pending records bring.
     pending_bytes: u64,
     /// The highest op pushed of each lane.
     pushed: BTreeMap<LaneId, Op>,
     /// Ops written and not yet flushed.
     unsynced: BTreeMap<LaneId, Op>,
     flush_requested: bool,
-    stage: Stage,
+    attest_requested: bool,
+    in_flight: VecDeque<InFlight>,
+    /// Groups whose write failed for want of space and is to be tried again.
+    waiting: VecDeque<WriteGroup>,
+    next_number: u64,
+    is_poisoned: bool,
+    pool: BlockPool,
     marks: JournalMarks,
     retired: Vec<JournalMarks>,
     checkpoints: BTreeMap<LaneId, Op>,
 }
 
+/// The file that is being written.
 #[derive(Debug)]
-enum Stage {
-    Idle,
-    InFlight(InFlight),
-    /// A group whose write failed for want of space and is to be written again.
-    Waiting(InFlight, WriteGroup),
-    Poisoned,
+struct FileState {
+    place: JournalPlace,
+    /// Where the next group starts.
+    position: u64,
+    /// Every write below has finished.
+    written: u64,
+    /// Everything below is on stable storage.
+    flushed: u64,
+    /// Checksum of the last record's header.
+    chain: u64,
+    /// Where the last group with an op ends, once it is written.
+    ops_end: u64,
+    /// What the last written record says of `written`.
+    attested: u64,
+}
+
+impl FileState {
+    fn new(place: JournalPlace) -> FileState {
+        FileState {
+            place,
+            position: JOURNAL_HEADER_BYTES,
+            written: JOURNAL_HEADER_BYTES,
+            flushed: JOURNAL_HEADER_BYTES,
+            chain: place.tag,
+            ops_end: JOURNAL_HEADER_BYTES,
+            attested: JOURNAL_HEADER_BYTES,
+        }
+    }
 }
 
 #[derive(Debug)]
 struct InFlight {
-    position: u64,
+    number: u64,
     end: u64,
-    flush: bool,
+    sync: GroupSync,
     lanes: BTreeMap<LaneId, Op>,
+    /// Earlier ops that this group's flush covers.
+    covers: BTreeMap<LaneId, Op>,
+    /// What its records say of `written`.
+    attests: u64,
+    is_done: bool,
 }
 
 impl GroupCommit {
@@ -125,15 +178,18 @@ impl GroupCommit {
     pub fn new(place: JournalPlace, limits: GroupLimits) -> GroupCommit {
         GroupCommit {
             limits,
-            place,
-            position: JOURNAL_HEADER_BYTES,
-            flushed: JOURNAL_HEADER_BYTES,
+            file: FileState::new(place),
             pending: VecDeque::new(),
             pending_bytes: 0,
             pushed: BTreeMap::new(),
             unsynced: BTreeMap::new(),
             flush_requested: false,
-            stage: Stage::Idle,
+            attest_requested: false,
+            in_flight: VecDeque::new(),
+            waiting: VecDeque::new(),
+            next_number: 1,
+            is_poisoned: false,
+            pool: BlockPool::default(),
             marks: JournalMarks::new(place.name),
             retired: Vec::new(),
             checkpoints: BTreeMap::new(),
@@ -143,7 +199,7 @@ impl GroupCommit {
     /// Whether an op with this many body bytes may still be admitted. Asked before an op gets its number; an op that
     /// has one is always taken.
     pub fn has_room(&self, body_bytes: u64) -> bool {
-        !self.is_poisoned() && self.pending_bytes.saturating_add(body_bytes) <= self.limits.pending_bytes_max
+        !self.is_poisoned && self.pending_bytes.saturating_add(body_bytes) <= self.limits.pending_bytes_max
     }
 
     /// Takes an op that the lane has numbered.
@@ -151,13 +207,13 @@ impl GroupCommit {
     /// # Panics
     /// When the ops of a lane do not follow each other.
     pub fn push(&mut self, record: Record) -> Result<(), Poisoned> {
-        if self.is_poisoned() {
+        if self.is_poisoned {
             return Err(Poisoned);
         }
         if let Some(last) = self.pushed.insert(record.lane, record.op) {
             assert_eq!(record.op, last.next(), "lane {}: ops must follow each other", record.lane);
         }
-        self.pending_bytes += record.stored_bytes();
+        self.pending_bytes += record.written_bytes();
         self.pending.push_back(record);
         Ok(())
     }
@@ -173,99 +229,136 @@ impl GroupCommit {
         !self.unsynced.is_empty()
     }
 
+    /// Whether nothing in the file says yet that the last group had arrived. The next group will; when none comes, see
+    /// [`GroupCommit::request_attest`].
+    pub fn needs_attest(&self) -> bool {
+        self.is_idle() && self.file.attested < self.file.ops_end
+    }
+
+    /// Asks for a group that says how far the file is written and flushed, so that damage of the last group is not
+    /// taken for a torn write.
+    pub fn request_attest(&mut self) {
+        self.attest_requested = self.needs_attest();
+    }
+
     /// Whether nothing waits and nothing is in flight.
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty() && matches!(self.stage, Stage::Idle)
+        self.pending.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Whether a group is in flight.
+    pub fn is_writing(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     /// Whether the journal can take nothing any more.
     pub fn is_poisoned(&self) -> bool {
-        matches!(self.stage, Stage::Poisoned)
+        self.is_poisoned
     }
 
-    /// The next write, or nothing when one is in flight or nothing waits.
+    /// The next write, or nothing when enough is in flight or nothing waits.
     pub fn begin(&mut self) -> Option<WriteGroup> {
-        match std::mem::replace(&mut self.stage, Stage::Idle) {
-            Stage::Idle => {}
-            Stage::Waiting(in_flight, group) => {
-                self.stage = Stage::InFlight(in_flight);
-                return Some(group);
-            }
-            busy => {
-                self.stage = busy;
-                return None;
-            }
+        if let Some(group) = self.waiting.pop_front() {
+            return Some(group);
         }
-        if self.pending.is_empty() && !self.flush_requested {
+        if self.is_poisoned || !self.may_begin() {
             return None;
         }
-        let mut builder = GroupBuilder::new(self.place, self.position, self.flushed);
-        while self.pending.front().is_some_and(|record| builder.has_room(record, self.limits.group_bytes_max))
-        {
-            let record = self.pending.pop_front().expect("the front was just looked at");
-            self.pending_bytes -= record.stored_bytes();
-            builder.add(record);
+        let flush_requested = std::mem::take(&mut self.flush_requested);
+        let attest_requested = std::mem::take(&mut self.attest_requested);
+        if self.pending.is_empty() && !flush_requested && !attest_requested {
+            return None;
         }
-        let flush = builder.persisted || std::mem::take(&mut self.flush_requested);
-        let (group, lanes) = builder.finish(flush);
-        let end = group.position + group.bytes;
-        self.stage = Stage::InFlight(InFlight { position: group.position, end, flush, lanes });
-        Some(group)
+        let records = self.take_records();
+        let persisted = flush_requested
+            || attest_requested
+            || records.iter().any(|record| record.class == SyncClass::Persisted);
+        let mark = (records.is_empty() && attest_requested).then_some(RecordKind::Attest);
+        Some(self.build(records, mark, persisted))
     }
 
-    /// The group is written, and flushed if it asked for that.
+    /// The last group of the file: says that nothing follows, and flushes everything. To be given to the driver's
+    /// rotation.
     ///
     /// # Panics
-    /// When the group is not the one in flight.
-    pub fn complete(&mut self, group: WriteGroup) -> Progress {
-        let in_flight = self.take_in_flight(&group);
-        self.position = in_flight.end;
-        for (lane, op) in &in_flight.lanes {
-            self.marks.note(*lane, *op);
-            self.unsynced.insert(*lane, *op);
-        }
-        let synced = if in_flight.flush { self.all_synced() } else { Vec::new() };
-        Progress { written: in_flight.lanes.into_iter().collect(), synced }
+    /// When a group is in flight.
+    pub fn close(&mut self) -> WriteGroup {
+        assert!(self.in_flight.is_empty(), "rotation while a group is in flight");
+        let group = self.build(Vec::new(), Some(RecordKind::End), true);
+        // It moves no op forward by itself: `rotated` says that it is done.
+        let closing = self.in_flight.pop_back().expect("it was just begun");
+        self.unsynced.extend(closing.covers);
+        group
     }
 
-    /// The write failed for want of space before any flush. The group stays first in line and keeps its place: bytes
-    /// that reached the file are overwritten by the same bytes.
+    /// The group is written, and durable as it asked for.
+    ///
+    /// # Panics
+    /// When the group is not in flight.
+    pub fn complete(&mut self, group: WriteGroup) -> Progress {
+        let in_flight = self.in_flight.iter_mut().find(|in_flight| in_flight.number == group.number);
+        in_flight.expect("a group completes once, after it began").is_done = true;
+        self.pool.give(group.block);
+        let mut written = BTreeMap::new();
+        let mut synced = BTreeMap::new();
+        while self.in_flight.front().is_some_and(|first| first.is_done) {
+            let done = self.in_flight.pop_front().expect("the front was just looked at");
+            self.file.written = done.end;
+            self.file.attested = done.attests;
+            for (lane, op) in &done.lanes {
+                self.marks.note(*lane, *op);
+                self.file.ops_end = done.end;
+            }
+            match done.sync {
+                GroupSync::None => self.unsynced.extend(&done.lanes),
+                GroupSync::WithWrite | GroupSync::Flush => {
+                    self.file.flushed = done.end;
+                    synced.extend(&done.covers);
+                    synced.extend(&done.lanes);
+                }
+            }
+            written.extend(done.lanes);
+        }
+        Progress { written: written.into_iter().collect(), synced: synced.into_iter().collect() }
+    }
+
+    /// The write failed for want of space before anything of it counted. The group keeps its place: bytes that reached
+    /// the disk are overwritten by the same bytes.
     pub fn retry(&mut self, group: WriteGroup) {
-        let in_flight = self.take_in_flight(&group);
-        self.stage = Stage::Waiting(in_flight, group);
+        self.waiting.push_back(group);
     }
 
     /// A write or flush failed in a way that leaves the file's state unknown. Nothing more is planned. What waited or
     /// was in flight may or may not be there after a restart.
     pub fn poison(&mut self) {
-        self.stage = Stage::Poisoned;
+        self.is_poisoned = true;
         self.pending.clear();
         self.pending_bytes = 0;
     }
 
-    /// Whether the file has grown past its bound and nothing is in flight. Groups may still be begun: rotation is due,
-    /// not urgent.
+    /// Whether the file is full. Groups may still be begun: the file then grows beyond its bound.
     pub fn rotation_due(&self) -> bool {
-        self.position >= self.limits.journal_bytes_max && matches!(self.stage, Stage::Idle)
+        let next: u64 = self.pending.front().map_or(0, Record::stored_bytes);
+        // The last block is for the record that ends the file.
+        let end = blocks::block_after(self.file.position + next) + BLOCK_BYTES;
+        end > self.limits.journal_bytes_max && self.file.position > JOURNAL_HEADER_BYTES
     }
 
     /// Bytes in the current file.
     pub fn journal_bytes(&self) -> u64 {
-        self.position
+        self.file.position
     }
 
-    /// The driver flushed the current file and made a new one: everything written is now synced.
+    /// The driver wrote the group of [`GroupCommit::close`] and went on in a new file: everything written is synced.
     ///
     /// # Panics
     /// When a group is in flight.
     pub fn rotated(&mut self, place: JournalPlace) -> Progress {
-        assert!(matches!(self.stage, Stage::Idle), "rotation while a group is in flight");
-        assert!(place.name.sequence > self.place.name.sequence, "journal sequence went back");
-        let synced = self.all_synced();
+        assert!(self.in_flight.is_empty(), "rotation while a group is in flight");
+        assert!(place.name.sequence > self.file.place.name.sequence, "journal sequence went back");
         self.retired.push(std::mem::replace(&mut self.marks, JournalMarks::new(place.name)));
-        self.place = place;
-        self.position = JOURNAL_HEADER_BYTES;
-        self.flushed = JOURNAL_HEADER_BYTES;
+        self.file = FileState::new(place);
+        let synced = std::mem::take(&mut self.unsynced).into_iter().collect();
         Progress { written: Vec::new(), synced }
     }
 
@@ -281,99 +374,102 @@ impl GroupCommit {
         self.retired.extract_if(.., covered).map(|marks| marks.journal).collect()
     }
 
-    fn take_in_flight(&mut self, group: &WriteGroup) -> InFlight {
-        let Stage::InFlight(in_flight) = std::mem::replace(&mut self.stage, Stage::Idle) else {
-            panic!("no group is in flight");
+    fn may_begin(&self) -> bool {
+        let Some(last) = self.in_flight.back() else { return true };
+        // A flush of the whole file covers what had finished when it began, and only with nothing beside it is that
+        // easy to say.
+        last.sync != GroupSync::Flush
+            && !self.needs_flush_group()
+            && self.in_flight.len() < IN_FLIGHT_MAX
+            && self.pending_bytes >= OVERLAP_BYTES_MIN
+    }
+
+    /// Whether a durable group now would have to flush what earlier groups wrote without.
+    fn needs_flush_group(&self) -> bool {
+        !self.unsynced.is_empty() || self.in_flight.iter().any(|group| group.sync == GroupSync::None)
+    }
+
+    fn take_records(&mut self) -> Vec<Record> {
+        let room = self.limits.journal_bytes_max.saturating_sub(self.file.position + BLOCK_BYTES);
+        // A file that could not be rotated in time grows: small groups would not help it.
+        let room = if room == 0 { u64::MAX } else { room };
+        let (mut records, mut written, mut stored, mut bodies) = (Vec::new(), 0, 0, 0);
+        while let Some(record) = self.pending.front() {
+            written += record.written_bytes();
+            stored += record.stored_bytes();
+            bodies += usize::from(record.placing.is_direct());
+            let fits = written <= self.limits.group_bytes_max
+                && blocks::block_after(stored) <= room
+                && bodies <= BODIES_MAX;
+            if !fits && !records.is_empty() {
+                break;
+            }
+            records.extend(self.pending.pop_front());
+        }
+        self.pending_bytes -= records.iter().map(Record::written_bytes).sum::<u64>();
+        records
+    }
+
+    fn build(&mut self, records: Vec<Record>, mark: Option<RecordKind>, persisted: bool) -> WriteGroup {
+        let sync = match persisted {
+            false => GroupSync::None,
+            true if self.needs_flush_group() || (records.is_empty() && mark.is_none()) => GroupSync::Flush,
+            true => GroupSync::WithWrite,
         };
-        assert_eq!(in_flight.position, group.position, "another group is in flight");
-        in_flight
-    }
-
-    fn all_synced(&mut self) -> Vec<(LaneId, Op)> {
-        self.flushed = self.position;
-        std::mem::take(&mut self.unsynced).into_iter().collect()
-    }
-}
-
-/// Lays records out: headers, paddings and small bodies share buffers, large parts ride as they are.
-struct GroupBuilder {
-    place: JournalPlace,
-    start: u64,
-    position: u64,
-    flushed: u64,
-    buffers: Vec<Bytes>,
-    scratch: BytesMut,
-    lanes: BTreeMap<LaneId, Op>,
-    records: u32,
-    persisted: bool,
-}
-
-impl GroupBuilder {
-    fn new(place: JournalPlace, position: u64, flushed: u64) -> GroupBuilder {
-        GroupBuilder {
-            place,
-            start: position,
-            position,
-            flushed,
-            buffers: Vec::new(),
-            scratch: BytesMut::new(),
-            lanes: BTreeMap::new(),
-            records: 0,
-            persisted: false,
+        let stored: u64 = records.iter().map(Record::stored_bytes).sum();
+        let count = records.len() as u32 + u32::from(mark.is_some());
+        let room = stored as usize + RECORD_HEADER_BYTES + BLOCK_BYTES as usize;
+        let mut block = if count > 0 { self.pool.take(room) } else { BytesMut::new() };
+        let position = self.file.position;
+        let mut lanes = BTreeMap::new();
+        let mut bodies = Vec::new();
+        for record in records {
+            let header = RecordHeader::of(&record, self.at(position + block.len() as u64));
+            self.put(&mut block, header, &record.prefix, record.inline_batch());
+            lanes.insert(record.lane, record.op);
+            if let Placing::Direct(place) = record.placing {
+                bodies.push((place, record.batch));
+            }
         }
-    }
-
-    fn has_room(&self, record: &Record, bytes_max: u64) -> bool {
-        // A record adds at most its header, its two parts, and the piece of scratch between and behind them.
-        let buffers = self.buffers.len() + 5 <= BUFFERS_MAX;
-        self.records == 0 || (buffers && self.position - self.start + record.stored_bytes() <= bytes_max)
-    }
-
-    fn add(&mut self, record: Record) {
-        let header = RecordHeader::of(&record, self.place.tag, self.position, self.flushed);
-        self.scratch.reserve(RECORD_HEADER_BYTES);
-        self.scratch.put_slice(&header.encode());
-        let body = record.prefix.len() + record.batch.len();
-        self.add_part(record.prefix);
-        self.add_part(record.batch);
-        let padding = header.stored_bytes() as usize - RECORD_HEADER_BYTES - body;
-        debug_assert!(padding < RECORD_ALIGN as usize);
-        self.scratch.put_bytes(0, padding);
-        self.position += header.stored_bytes();
-        self.lanes.insert(record.lane, record.op);
-        self.records += 1;
-        self.persisted |= record.class == SyncClass::Persisted;
-    }
-
-    fn add_part(&mut self, part: Bytes) {
-        if part.len() <= COPY_BYTES_MAX {
-            self.scratch.put_slice(&part);
-        } else {
-            self.flush_scratch();
-            self.buffers.push(part);
+        if let Some(kind) = mark {
+            let header = RecordHeader::mark(kind, self.at(position));
+            self.put(&mut block, header, &[], &[]);
         }
+        blocks::pad(&mut block);
+        self.file.position += block.len() as u64;
+        let number = self.next_number;
+        self.next_number += 1;
+        let attests = if count > 0 { self.file.written } else { self.file.attested };
+        self.in_flight.push_back(InFlight {
+            number,
+            end: self.file.position,
+            sync,
+            lanes,
+            covers: if sync == GroupSync::Flush {
+                std::mem::take(&mut self.unsynced)
+            } else {
+                BTreeMap::new()
+            },
+            attests,
+            is_done: false,
+        });
+        let journal = self.file.place.name;
+        WriteGroup { journal, position, block: block.freeze(), bodies, records: count, sync, number }
     }
 
-    fn flush_scratch(&mut self) {
-        if !self.scratch.is_empty() {
-            self.buffers.push(self.scratch.split().freeze());
-        }
+    /// What a record that starts at a position says.
+    fn at(&self, position: u64) -> RecordPlace {
+        let FileState { flushed, written, chain, place, .. } = self.file;
+        RecordPlace { tag: place.tag, position, flushed, written, chain }
     }
 
-    fn finish(mut self, flush: bool) -> (WriteGroup, BTreeMap<LaneId, Op>) {
-        self.flush_scratch();
-        let bytes = self.position - self.start;
-        debug_assert_eq!(bytes, self.buffers.iter().map(|buffer| buffer.len() as u64).sum::<u64>());
-        assert!(self.buffers.len() <= BUFFERS_MAX, "a group outgrew one vectored write");
-        let group = WriteGroup {
-            journal: self.place.name,
-            position: self.start,
-            buffers: self.buffers,
-            bytes,
-            records: self.records,
-            flush,
-        };
-        (group, self.lanes)
+    fn put(&mut self, block: &mut BytesMut, header: RecordHeader, prefix: &[u8], batch: &[u8]) {
+        block.put_slice(&header.encode());
+        block.put_slice(prefix);
+        block.put_slice(batch);
+        let padding = header.stored_bytes() as usize - RECORD_HEADER_BYTES - prefix.len() - batch.len();
+        block.put_bytes(0, padding);
+        self.file.chain = header.checksum;
     }
 }
 

@@ -10,8 +10,7 @@ use crate::{
     version::DiskId,
 };
 
-/// Bytes of the header block: one block of every disk in use, so that records can later be written around it without
-/// touching it. The first record follows.
+/// Bytes of the header block: one block, so that records are written without touching it. The first record follows.
 pub const JOURNAL_HEADER_BYTES: u64 = 4096;
 
 /// Version of the header and of the records behind it.
@@ -35,6 +34,8 @@ pub struct JournalHeader {
     pub boot: BootId,
     /// When the file was made.
     pub created: Micros,
+    /// Bytes of the file when it was made. A shorter one was cut by somebody else.
+    pub file_bytes: u64,
 }
 
 impl JournalHeader {
@@ -57,6 +58,7 @@ impl JournalHeader {
         put(&mut block, 32, self.disk.0.to_le_bytes());
         put(&mut block, 48, self.boot.0.to_le_bytes());
         put(&mut block, 64, self.created.0.to_le_bytes());
+        put(&mut block, 72, self.file_bytes.to_le_bytes());
         let checksum = xxh3_64(&block[8..]);
         put(&mut block, 0, checksum.to_le_bytes());
         block
@@ -81,6 +83,7 @@ impl JournalHeader {
             disk: DiskId(u128_at(block, 32).ok_or(Damage::Short)?),
             boot: BootId(u128_at(block, 48).ok_or(Damage::Short)?),
             created: Micros(u64_at(block, 64).ok_or(Damage::Short)?),
+            file_bytes: u64_at(block, 72).ok_or(Damage::Short)?,
         })
     }
 }

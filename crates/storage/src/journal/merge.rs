@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use laneway_wire::{LaneId, Micros, Op};
 
-use super::{record::SyncClass, scan::ScannedRecord};
+use super::{
+    record::{Placing, SyncClass},
+    scan::ScannedRecord,
+};
 use crate::{error::StorageError, layout::JournalName};
 
 /// One op read back from a journal.
@@ -24,8 +27,11 @@ pub struct RecoveredRecord {
     pub class: SyncClass,
     /// First part of the body as it was given; a slice of the file's buffer.
     pub prefix: Bytes,
-    /// Second part of the body as it was given; a slice of the file's buffer.
+    /// Second part of the body as it was given; a slice of the file's buffer. Only its header when the batch is at its
+    /// place, see [`RecoveredRecord::placing`].
     pub batch: Bytes,
+    /// Where the batch is, or will be.
+    pub placing: Placing,
     /// The file it was read from.
     pub journal: JournalName,
     /// Where its record starts in the file.
@@ -44,8 +50,9 @@ impl RecoveredRecord {
             class: header.class,
             prefix: scanned.prefix,
             batch: scanned.batch,
+            placing: header.placing,
             journal,
-            position: header.position,
+            position: header.at.position,
         }
     }
 
@@ -55,6 +62,7 @@ impl RecoveredRecord {
             && self.class == other.class
             && self.prefix == other.prefix
             && self.batch == other.batch
+            && self.placing.is_direct() == other.placing.is_direct()
     }
 }
 
@@ -146,6 +154,7 @@ mod tests {
             class: SyncClass::Persisted,
             prefix: Bytes::from_static(body.as_bytes()),
             batch: Bytes::new(),
+            placing: Placing::Unplaced,
             journal: JournalName { shard, sequence: 1 },
             position: 4096,
         }

@@ -1,19 +1,19 @@
-//! Reads a journal file back. The scan ends in one of three ways: cleanly at the end of the file, at a torn tail that
-//! is to be cut, or at damage that must not be guessed over.
+//! Reads a journal file back. The scan ends in one of three ways: at the record that ends the file, at the place up to
+//! which the file had been written, or at damage that must not be guessed over.
 //!
-//! What counts as torn depends on who stopped the writer. A killed process leaves a prefix of what it wrote, because
-//! the kernel keeps every completed write: in a file of this run of the operating system, anything else is damage. A
-//! power loss leaves any subset of the unflushed pages: then a bad record is torn, unless a record behind it proves
-//! that the place had been flushed before.
+//! Behind the last write a file holds whatever its blocks held before: zeros, or records of the file that it was made
+//! from. Nothing there has this file's tag. A place without a record is therefore the end of what was written, unless
+//! a record behind it proves that a write of that place had arrived: had finished, while the operating system still
+//! runs that did it, or had been flushed, if power may have been lost since.
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_64;
+use laneway_wire::batch::verify_stored;
 
 use super::{
     header::JOURNAL_HEADER_BYTES,
-    record::{RECORD_ALIGN, RECORD_HEADER_BYTES, RecordHeader},
+    record::{Placing, RECORD_ALIGN, RECORD_HEADER_BYTES, RecordHeader, RecordKind},
 };
-use crate::error::Damage;
+use crate::{blocks, error::Damage};
 
 /// What happened to the machine since a file was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,22 +24,33 @@ pub enum LastRun {
     OtherBoot,
 }
 
-/// One whole and verified record.
+impl LastRun {
+    fn arrived(self, header: &RecordHeader) -> u64 {
+        match self {
+            LastRun::SameBoot => header.at.written,
+            LastRun::OtherBoot => header.at.flushed,
+        }
+    }
+}
+
+/// One whole and verified record of an op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScannedRecord {
     /// Its header.
     pub header: RecordHeader,
     /// First part of the body, a slice of the file.
     pub prefix: Bytes,
-    /// Second part of the body, a slice of the file.
+    /// Second part of the body, a slice of the file; of a batch at its place only the header.
     pub batch: Bytes,
 }
 
-/// Everything a file says.
+/// Everything that a file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// The records before the end.
     pub records: Vec<ScannedRecord>,
+    /// What is known to have arrived: every record that starts below, with the batch at its place.
+    pub arrived: u64,
     /// How the file ends.
     pub end: ScanEnd,
 }
@@ -47,15 +58,19 @@ pub struct Scan {
 /// How a scan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// The last record ends with the file.
-    Clean {
-        /// Bytes of the file.
+    /// A record says that nothing follows.
+    Closed {
+        /// Where that record starts.
         position: u64,
     },
-    /// The file goes on with bytes that were never acknowledged and are to be cut.
-    Torn {
-        /// Where the last whole record ends.
+    /// The file was in use. Whatever follows was never acknowledged.
+    Open {
+        /// Where the next record would start.
         position: u64,
+        /// Checksum of the last whole record, or the tag of the file when there is none.
+        chain: u64,
+        /// Whether something of a write that did not finish is there.
+        torn: bool,
     },
     /// The file holds damage that may have been acknowledged.
     Damaged {
@@ -70,73 +85,109 @@ pub enum ScanEnd {
 
 /// Scans a whole journal file behind its header block.
 ///
-/// `tag`: of the file's header. Cost: one pass of checksums; after a bad record, one look at each multiple of 8.
+/// `tag`: of the file's header. Cost: one pass of checksums; then one look at each multiple of 8 of what follows.
 pub fn scan(file: &Bytes, tag: u64, last_run: LastRun) -> Scan {
-    let mut records = Vec::new();
-    let mut position = JOURNAL_HEADER_BYTES;
+    let mut records: Vec<ScannedRecord> = Vec::new();
+    let (mut position, mut chain, mut arrived) = (JOURNAL_HEADER_BYTES, tag, JOURNAL_HEADER_BYTES);
     let end = loop {
-        if position == file.len() as u64 {
-            break ScanEnd::Clean { position };
+        let last_end = position;
+        if let Some(next) = skip_padding(file, position) {
+            position = next;
         }
-        match record_at(file, tag, position) {
+        match record_at(file, tag, position, chain) {
             Ok(record) => {
-                position += record.header.stored_bytes();
-                records.push(record);
+                arrived = arrived.max(last_run.arrived(&record.header));
+                if record.header.kind == RecordKind::End {
+                    // Written when nothing was in flight any more, so everything before it had arrived.
+                    arrived = position;
+                    break ScanEnd::Closed { position };
+                }
+                position = record.header.end();
+                chain = record.header.checksum;
+                if record.header.kind == RecordKind::Op {
+                    records.push(record);
+                }
             }
-            Err(bad) => break judge(file, tag, position, bad, last_run),
+            Err(bad) if bad.damage == Damage::Chain => {
+                // What looked like padding was a record; whether it had arrived, the one behind it knows.
+                let arrived = bad.header.as_ref().map_or(0, |header| last_run.arrived(header));
+                break match arrived > last_end {
+                    true => ScanEnd::Damaged { position: last_end, damage: bad.damage, header: None },
+                    false => ScanEnd::Open { position: last_end, chain, torn: true },
+                };
+            }
+            Err(bad) => break judge(file, tag, position, chain, bad, last_run),
         }
     };
-    Scan { records, end }
+    Scan { records, arrived, end }
+}
+
+fn skip_padding(file: &Bytes, position: u64) -> Option<u64> {
+    blocks::skip_padding(position, file.get(position as usize..)?)
 }
 
 /// Why there is no record at a position.
 struct Bad {
     damage: Damage,
-    header: Option<RecordHeader>,
-    /// The bytes are, or can be, the beginning of a record whose write was cut off by the end of the file.
-    cut_off: bool,
+    header: Option<Box<RecordHeader>>,
 }
 
-fn record_at(file: &Bytes, tag: u64, position: u64) -> Result<ScannedRecord, Bad> {
+fn record_at(file: &Bytes, tag: u64, position: u64, chain: u64) -> Result<ScannedRecord, Bad> {
     let start = position as usize;
     let rest = file.get(start..).unwrap_or_default();
-    let header = RecordHeader::parse(rest, tag, position).map_err(|damage| {
-        let cut_off = match damage {
-            Damage::Short => true,
-            _ => !RecordHeader::resembles(rest, tag),
-        };
-        Bad { damage, header: None, cut_off }
-    })?;
+    let header = RecordHeader::parse(rest, tag, position).map_err(|damage| Bad { damage, header: None })?;
+    let bad = |damage| Bad { damage, header: Some(Box::new(header)) };
+    if header.at.chain != chain {
+        return Err(bad(Damage::Chain));
+    }
     if (rest.len() as u64) < header.stored_bytes() {
-        return Err(Bad { damage: Damage::Length, header: Some(header), cut_off: true });
+        return Err(bad(Damage::Length));
     }
     let body = start + RECORD_HEADER_BYTES;
     let batch = body + header.prefix_bytes as usize;
     let end = body + header.body_bytes as usize;
-    if xxh3_64(&file[body..end]) != header.body_checksum {
-        return Err(Bad { damage: Damage::BodyChecksum, header: Some(header), cut_off: false });
+    if !header.covers(&file[body..end]) {
+        return Err(bad(Damage::BodyChecksum));
+    }
+    if matches!(header.placing, Placing::Inline(_)) {
+        let whole = verify_stored(&file[batch..end]).is_ok_and(|found| found.bytes.len() == end - batch);
+        if !whole {
+            return Err(bad(Damage::BodyChecksum));
+        }
     }
     Ok(ScannedRecord { header, prefix: file.slice(body..batch), batch: file.slice(batch..end) })
 }
 
-fn judge(file: &Bytes, tag: u64, position: u64, bad: Bad, last_run: LastRun) -> ScanEnd {
-    let damaged = ScanEnd::Damaged { position, damage: bad.damage, header: bad.header };
-    let behind = headers_behind(file, tag, position);
-    match last_run {
-        LastRun::SameBoot if bad.cut_off && behind.is_none() => ScanEnd::Torn { position },
-        LastRun::SameBoot => damaged,
-        LastRun::OtherBoot if behind.is_some_and(|flushed| flushed > position) => damaged,
-        LastRun::OtherBoot => ScanEnd::Torn { position },
+fn judge(file: &Bytes, tag: u64, position: u64, chain: u64, bad: Bad, last_run: LastRun) -> ScanEnd {
+    let behind = headers_from(file, tag, position);
+    // Whole headers of this file that were written at another place: no crash moves blocks.
+    let is_moved = behind.iter().any(Result::is_err);
+    let arrived = behind.iter().flatten().map(|header| last_run.arrived(header)).max();
+    if is_moved || arrived.is_some_and(|arrived| arrived > position) {
+        return ScanEnd::Damaged { position, damage: bad.damage, header: bad.header.map(|header| *header) };
     }
+    let rest = file.get(position as usize..).unwrap_or_default();
+    // Anything but a block border is the rest of a block of ours that is neither a record nor padding.
+    let torn = !behind.is_empty()
+        || bad.header.is_some()
+        || RecordHeader::is_tagged(rest, tag)
+        || !position.is_multiple_of(blocks::BLOCK_BYTES);
+    ScanEnd::Open { position, chain, torn }
 }
 
-/// The furthest flushed position that any whole header behind a bad place proves; `None` when there is no such header.
-/// A header cannot be forged by what a client sends: it would have to know the file's tag and its own position.
-fn headers_behind(file: &Bytes, tag: u64, position: u64) -> Option<u64> {
-    let first = (position + RECORD_ALIGN) as usize;
-    (first..file.len())
+/// A whole record header that stands where it was not written.
+struct Moved;
+
+/// The whole record headers of this file from a bad place on. None can be forged by what a client sends: it would have
+/// to know the file's tag.
+fn headers_from(file: &Bytes, tag: u64, position: u64) -> Vec<Result<RecordHeader, Moved>> {
+    (position as usize..file.len())
         .step_by(RECORD_ALIGN as usize)
-        .filter_map(|at| RecordHeader::parse(&file[at..], tag, at as u64).ok())
-        .map(|header| header.flushed)
-        .max()
+        .filter(|at| RecordHeader::is_tagged(&file[*at..], tag))
+        .filter_map(|at| match RecordHeader::parse(&file[at..], tag, at as u64) {
+            Ok(header) => Some(Ok(header)),
+            Err(Damage::Misplaced) => Some(Err(Moved)),
+            Err(_) => None,
+        })
+        .collect()
 }

@@ -10,7 +10,7 @@ use crate::{
 /// Bytes before the entries.
 pub const CATALOGUE_HEADER_BYTES: usize = 16;
 /// Bytes of one entry.
-pub const CATALOGUE_ENTRY_BYTES: usize = 40;
+pub const CATALOGUE_ENTRY_BYTES: usize = 48;
 
 const SEALED: u32 = 1;
 
@@ -21,8 +21,10 @@ pub struct SegmentMeta {
     pub base: Offset,
     /// The offset after the last message.
     pub next: Offset,
-    /// Bytes of all batches.
+    /// Where the last batch ends, padding before it included.
     pub bytes: u64,
+    /// Bytes of all batches.
+    pub batch_bytes: u64,
     /// Append time of the last batch; times never go back within a partition.
     pub max_timestamp: Micros,
     /// Whether it takes no more batches.
@@ -41,6 +43,7 @@ pub fn encode(next: Offset, segments: &[SegmentMeta], out: &mut Vec<u8>) {
         out.extend_from_slice(&segment.next.0.to_le_bytes());
         out.extend_from_slice(&segment.bytes.to_le_bytes());
         out.extend_from_slice(&segment.max_timestamp.0.to_le_bytes());
+        out.extend_from_slice(&segment.batch_bytes.to_le_bytes());
         out.extend_from_slice(&(if segment.sealed { SEALED } else { 0 }).to_le_bytes());
         out.extend_from_slice(&0u32.to_le_bytes());
     }
@@ -65,8 +68,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Offset, Vec<SegmentMeta>, &[u8]), Damage>
 }
 
 fn decode_entry(entry: &[u8]) -> Result<SegmentMeta, Damage> {
-    let flags = u32_at(entry, 32).ok_or(Damage::Short)?;
-    if flags & !SEALED != 0 || u32_at(entry, 36) != Some(0) {
+    let flags = u32_at(entry, 40).ok_or(Damage::Short)?;
+    if flags & !SEALED != 0 || u32_at(entry, 44) != Some(0) {
         return Err(Damage::Reserved);
     }
     Ok(SegmentMeta {
@@ -74,6 +77,7 @@ fn decode_entry(entry: &[u8]) -> Result<SegmentMeta, Damage> {
         next: Offset(u64_at(entry, 8).ok_or(Damage::Short)?),
         bytes: u64_at(entry, 16).ok_or(Damage::Short)?,
         max_timestamp: Micros(u64_at(entry, 24).ok_or(Damage::Short)?),
+        batch_bytes: u64_at(entry, 32).ok_or(Damage::Short)?,
         sealed: flags & SEALED != 0,
     })
 }
@@ -83,7 +87,9 @@ fn check(next: Offset, segments: &[SegmentMeta]) -> Result<(), Damage> {
     let follow = segments.windows(2).all(|pair| {
         pair[0].next == pair[1].base && pair[0].max_timestamp <= pair[1].max_timestamp && pair[0].sealed
     });
-    let whole = segments.iter().all(|segment| segment.base < segment.next && segment.bytes > 0);
+    let whole = segments.iter().all(|segment| {
+        segment.base < segment.next && segment.batch_bytes > 0 && segment.batch_bytes <= segment.bytes
+    });
     let ends = segments.last().is_none_or(|last| last.next == next);
     if follow && whole && ends { Ok(()) } else { Err(Damage::Catalogue) }
 }
@@ -97,6 +103,7 @@ mod tests {
             base: Offset(base),
             next: Offset(next),
             bytes: 512,
+            batch_bytes: 500,
             max_timestamp: Micros(next),
             sealed,
         }

@@ -8,7 +8,10 @@ use laneway_wire::{
 };
 
 use super::{log::end_of, read::BATCH_BYTES_MAX};
-use crate::error::Damage;
+use crate::{
+    blocks::{block_after, skip_padding},
+    error::Damage,
+};
 
 /// Bytes between two entries: small enough that a read wastes little, large enough that a full segment of 1 GiB needs
 /// under 400 KiB of index.
@@ -39,7 +42,7 @@ pub struct SegmentIndex {
 impl SegmentIndex {
     /// Adds the batch that follows the last one.
     pub fn add(&mut self, batch: IndexEntry, bytes: u64) {
-        debug_assert_eq!(batch.position, self.covered, "batches are added in order");
+        debug_assert!(batch.position >= self.covered, "batches are added in order");
         if self.entries.last().is_none_or(|last| batch.position - last.position >= INDEX_STRIDE) {
             self.entries.push(batch);
         }
@@ -96,11 +99,15 @@ impl IndexScan {
     pub fn feed(&mut self, piece: &Bytes) -> Result<(), (u64, Damage)> {
         let start = self.index.covered;
         let end = start + piece.len() as u64;
-        // A header that crosses the end of the piece starts the next piece; the first always fits.
+        // A header or a padded block that crosses the end of the piece starts the next piece; the first always fits.
         while self.index.covered < end {
             let position = self.index.covered;
             let rest = piece.get((position - start) as usize..).unwrap_or_default();
-            if rest.len() < BATCH_HEADER_BYTES && position > start && end < self.segment_bytes {
+            if let Some(next) = skip_padding(position, rest) {
+                self.index.covered = next;
+                continue;
+            }
+            if rest.len() < wanted_at(position) && position > start && end < self.segment_bytes {
                 return Ok(());
             }
             let header = parse_header(rest, self.expected, self.segment_bytes - position)
@@ -121,6 +128,11 @@ impl IndexScan {
     pub fn finish(self) -> (Offset, SegmentIndex) {
         (self.expected, self.index)
     }
+}
+
+/// Bytes that must be there to say what stands at a position: a batch header, or padding up to the next block.
+pub(super) fn wanted_at(position: u64) -> usize {
+    BATCH_HEADER_BYTES.max((block_after(position) - position) as usize)
 }
 
 /// A plausible batch header that starts `bytes`: whole, at the expected offset, and no longer than what is left of its

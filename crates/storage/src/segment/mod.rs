@@ -8,5 +8,5 @@ pub mod read;
 
 pub use catalogue::SegmentMeta;
 pub use index::{IndexEntry, IndexScan, SegmentIndex};
-pub use log::{AppendPlan, AppendStep, PartitionLog};
+pub use log::{AppendPlan, AppendStep, PartitionLog, Route};
 pub use read::{ReadChunk, ReadCursor, ReadPlan, ReadTarget, StoredBatch};

@@ -4,15 +4,15 @@
 use bytes::Bytes;
 use laneway_wire::{
     Micros, Offset, PartitionKey,
-    batch::{BATCH_HEADER_BYTES, BatchHeader, RECORD_BYTES_MAX, verify_stored},
+    batch::{BatchHeader, RECORD_BYTES_MAX, verify_stored},
 };
 
 use super::{
     catalogue::SegmentMeta,
-    index::{INDEX_STRIDE, IndexEntry, SegmentIndex, parse_header},
+    index::{INDEX_STRIDE, IndexEntry, SegmentIndex, parse_header, wanted_at},
     log::end_of,
 };
-use crate::{error::Damage, layout::SegmentFile};
+use crate::{blocks::skip_padding, error::Damage, layout::SegmentFile};
 
 /// Longest batch that a read believes in: the largest frame a client can send, with room for a record at both limits.
 pub(super) const BATCH_BYTES_MAX: u64 = 128 * 1024 * 1024;
@@ -139,7 +139,11 @@ impl ReadCursor {
     fn step(&mut self, piece: &Bytes, at: usize) -> Result<bool, Damage> {
         let rest = piece.get(at..).unwrap_or_default();
         let left = self.segment.bytes - self.position;
-        if rest.len() < BATCH_HEADER_BYTES && left >= BATCH_HEADER_BYTES as u64 {
+        if let Some(next) = skip_padding(self.position, rest) {
+            self.position = next;
+            return Ok(true);
+        }
+        if rest.len() < wanted_at(self.position) && left > rest.len() as u64 {
             return Ok(self.ask_again(self.wanted));
         }
         let header = parse_header(rest, self.expected, left)?;

@@ -5,8 +5,8 @@ use std::{future::Future, path::Path, rc::Rc};
 
 use bytes::Bytes;
 use laneway_storage::{
-    DataDirectory, GroupCommit, GroupLimits, JournalWriter, PartitionLog, Progress, Record, SegmentStore,
-    StorageCounters, SyncClass,
+    DataDirectory, GroupCommit, GroupLimits, JournalWriter, PartitionLog, Placing, Progress, Record, Route,
+    SegmentStore, StorageCounters, SyncClass,
 };
 use laneway_wire::{
     Incarnation, LaneId, Micros, Offset, Op, PartitionId, PartitionKey,
@@ -40,6 +40,7 @@ pub fn record(lane: u32, op: u64, batch: Bytes) -> Record {
         view: 1,
         timestamp: Micros(1_000 + op),
         class: SyncClass::Persisted,
+        placing: Placing::Unplaced,
         prefix: Bytes::from(format!("op {op} of lane {lane}")),
         batch,
     }
@@ -51,17 +52,43 @@ pub struct Shard {
     pub counters: Rc<StorageCounters>,
     pub planner: GroupCommit,
     pub journal: JournalWriter,
-    pub segments: SegmentStore,
+    pub segments: Rc<SegmentStore>,
+}
+
+/// Bytes of a journal file here: room for a few groups, quick to make.
+pub const JOURNAL_BYTES: u64 = 256 << 10;
+
+pub fn limits() -> GroupLimits {
+    GroupLimits { journal_bytes_max: JOURNAL_BYTES, ..GroupLimits::default() }
+}
+
+/// A record whose batch gets a place in `log`.
+pub fn placed(log: &mut PartitionLog, route: Route, record: Record) -> Record {
+    let place = log.place(&record.batch, route).unwrap();
+    let placing = match route {
+        Route::Later => Placing::Inline(place),
+        Route::Direct => Placing::Direct(place),
+    };
+    Record { placing, ..record }
 }
 
 impl Shard {
     pub async fn start(directory: &DataDirectory, shard: u16) -> Shard {
         let counters = Rc::new(StorageCounters::default());
-        let journal = JournalWriter::create(directory.clone(), shard, Rc::clone(&counters)).await.unwrap();
+        let segments = Rc::new(SegmentStore::new(directory.clone(), Rc::clone(&counters), 8));
+        let journal = JournalWriter::create(
+            directory.clone(),
+            shard,
+            JOURNAL_BYTES,
+            Rc::clone(&counters),
+            Rc::clone(&segments),
+        )
+        .await
+        .unwrap();
         Shard {
             directory: directory.clone(),
-            planner: GroupCommit::new(journal.place(), GroupLimits::default()),
-            segments: SegmentStore::new(directory.clone(), Rc::clone(&counters), 8),
+            planner: GroupCommit::new(journal.place(), limits()),
+            segments,
             journal,
             counters,
         }

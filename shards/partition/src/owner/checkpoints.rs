@@ -15,6 +15,8 @@ pub struct LaneDraft {
     draft: CheckpointDraft,
     /// Partitions whose files can go once this checkpoint is durable.
     gone: Vec<PartitionKey>,
+    /// Segments that retention removed, and that this checkpoint does not name.
+    removable: Vec<SegmentFile>,
 }
 
 /// A lane's checkpoint, ready to be written.
@@ -59,6 +61,11 @@ impl LaneDraft {
         self.gone.iter().map(|key| (self.lane, *key))
     }
 
+    /// Segments whose files go with this checkpoint.
+    pub fn removable(&self) -> (LaneId, Vec<SegmentFile>) {
+        (self.lane, self.removable.clone())
+    }
+
     /// What has to reach segments before the checkpoint may be written.
     pub fn flush_parts(&self) -> Vec<FlushPart> {
         self.draft
@@ -74,10 +81,24 @@ impl Owner {
     pub fn draft_checkpoints(&mut self) -> Vec<LaneDraft> {
         self.lanes
             .iter_mut()
-            .map(|(lane, owned)| LaneDraft {
-                lane: *lane,
-                draft: owned.state.draft_checkpoint(),
-                gone: std::mem::take(&mut owned.fenced),
+            .map(|(lane, owned)| {
+                let mut draft = owned.state.draft_checkpoint();
+                for (key, log) in &owned.logs {
+                    let Some(partition) = owned.state.get(*key) else { continue };
+                    // As of this op: batches that are written directly go on while the others are brought there.
+                    let mut segments = Vec::new();
+                    log.encode_at(
+                        partition.head().map_or(Offset(0), |head| Offset(head.0 + 1)),
+                        &mut segments,
+                    );
+                    draft.set_segments(*key, Bytes::from(segments));
+                }
+                LaneDraft {
+                    lane: *lane,
+                    draft,
+                    gone: std::mem::take(&mut owned.fenced),
+                    removable: std::mem::take(&mut owned.removable),
+                }
             })
             .collect()
     }
@@ -101,20 +122,12 @@ impl Owner {
             let start = partition.retained_start();
             owned.remove_below(part.key, start);
         }
+        owned.note_direct(part.key);
     }
 
     /// The bytes of the checkpoint, once everything in it was flushed.
     pub fn finish_draft(&mut self, draft: LaneDraft) -> LaneCheckpoint {
-        let LaneDraft { lane, mut draft, gone } = draft;
-        let mut removable = Vec::new();
-        if let Some(owned) = self.lanes.get_mut(&lane) {
-            removable = std::mem::take(&mut owned.removable);
-            for (key, log) in &owned.logs {
-                let mut segments = Vec::new();
-                log.encode(&mut segments);
-                draft.set_segments(*key, Bytes::from(segments));
-            }
-        }
+        let LaneDraft { lane, draft, gone, removable } = draft;
         let op = draft.op();
         LaneCheckpoint { lane, op, payload: Bytes::from(draft.finish()), gone, removable }
     }

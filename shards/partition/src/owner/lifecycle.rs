@@ -3,16 +3,76 @@
 use bytes::Bytes;
 use laneway_metadata::{Durability as TopicDurability, Metadata, PartitionPlace, SessionId};
 use laneway_reads::{Nanos, SessionKey};
-use laneway_storage::PartitionLog;
 use laneway_storage::segment::SegmentMeta;
+use laneway_storage::{Damage, DataDirectory, PartitionLog, Placing, RecoveredRecord, Route, StorageError};
 use laneway_vsr::{Durability, EntryBody, Replica};
-use laneway_wire::{LaneId, Micros, Op, PartitionKey, Status};
+use laneway_wire::{LaneId, Micros, Offset, Op, PartitionKey, Status};
 
 use super::{OwnedLane, Owner, Pending, RestoredLane};
-use crate::core::{ApplyError, LaneOp, LaneState, PartitionSettings, Segment};
+use crate::core::{Applied, ApplyError, LaneOp, LaneState, PartitionSettings, Segment};
 
 /// Bytes that a lifecycle entry takes at most.
 const LIFECYCLE_ENTRY_BYTES_MAX: usize = 128;
+
+/// Why a lane cannot be brought back.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreLaneError {
+    /// An op of its log cannot be applied.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// A batch that its log names cannot be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// An op of its log names a place for its batch that cannot be.
+    #[error("op {op}: the place of its batch in partition {key} is wrong: {damage}")]
+    Place {
+        /// The op.
+        op: Op,
+        /// The partition.
+        key: PartitionKey,
+        /// What is wrong.
+        damage: Damage,
+    },
+}
+
+/// Applies one op of a log, and notes where its batch is or will be.
+fn replay(
+    state: &mut LaneState,
+    logs: &mut std::collections::BTreeMap<PartitionKey, PartitionLog>,
+    record: RecoveredRecord,
+    directory: &DataDirectory,
+) -> Result<(), RestoreLaneError> {
+    let RecoveredRecord { op, timestamp, prefix, mut batch, placing, .. } = record;
+    let appends_to = LaneOp::appends_to(&prefix).filter(|_| !batch.is_empty());
+    let log = appends_to.filter(|key| state.get(*key).is_some()).and_then(|key| logs.get_mut(&key));
+    if let Some(log) = log {
+        let key = log.partition();
+        match placing {
+            Placing::Unplaced => log.place(&batch, Route::Later).map(drop),
+            Placing::Inline(place) => log.place_again(&batch, place, Route::Later),
+            Placing::Direct(place) => log.place_again(&batch, place, Route::Direct),
+        }
+        .map_err(|damage| RestoreLaneError::Place { op, key, damage })?;
+        if let Placing::Direct(place) = placing {
+            let end = state.get(key).and_then(|partition| partition.head()).map_or(0, |head| head.0 + 1);
+            // What a checkpoint has still to bring to its place lies in memory, and what follows it must, too.
+            if log.note_direct(Offset(end)) < Offset(end) {
+                batch = directory.read_direct(place, &batch)?;
+            }
+        }
+    }
+    if let Applied::Opened { key } = state.apply(op, timestamp, &prefix, batch, Nanos(0))? {
+        let segment_bytes = state.get(key).expect("it was just opened").settings().segment_bytes;
+        logs.entry(key).or_insert_with(|| PartitionLog::new(key, segment_bytes));
+    }
+    if let (Some(key), Placing::Direct(_)) = (appends_to, placing) {
+        let end = state.get(key).and_then(|partition| partition.head()).map_or(0, |head| head.0 + 1);
+        if let Some(log) = logs.get_mut(&key) {
+            log.note_direct(Offset(end));
+        }
+    }
+    Ok(())
+}
 
 /// What a partition needs to know of its topic.
 pub fn settings_of(place: &PartitionPlace) -> PartitionSettings {
@@ -28,7 +88,7 @@ fn span(segment: &SegmentMeta) -> Segment {
     Segment {
         base: segment.base,
         end: segment.next,
-        bytes: segment.bytes,
+        bytes: segment.batch_bytes,
         timestamp_last: segment.max_timestamp,
         sealed: segment.sealed,
     }
@@ -42,22 +102,27 @@ fn durability(durability: TopicDurability) -> Durability {
 }
 
 impl Owner {
-    /// Takes over a lane that recovery found, and replays its log.
-    pub fn restore(&mut self, lane: LaneId, restored: RestoredLane) -> Result<(), ApplyError> {
-        let RestoredLane { mut state, logs, records } = restored;
+    /// Takes over a lane that recovery found, and replays its log. `directory`: where batches are that the journal only
+    /// names. Blocking, where a batch has to be read.
+    pub fn restore(
+        &mut self,
+        lane: LaneId,
+        restored: RestoredLane,
+        directory: &DataDirectory,
+    ) -> Result<(), RestoreLaneError> {
+        let RestoredLane { mut state, mut logs, records } = restored;
         for (key, log) in &logs {
             if let Some(partition) = state.get_mut(*key)
                 && partition.spans().iter().next().is_none()
             {
                 let adopted = partition.adopt_spans(log.segments().iter().map(span).collect());
                 if !adopted {
-                    return Err(ApplyError::Segments { key: *key });
+                    return Err(ApplyError::Segments { key: *key }.into());
                 }
             }
         }
         for record in records {
-            let laneway_storage::RecoveredRecord { op, timestamp, prefix, batch, .. } = record;
-            state.apply(op, timestamp, &prefix, batch, laneway_reads::Nanos(0))?;
+            replay(&mut state, &mut logs, record, directory)?;
         }
         let replica = Replica::alone_in(lane, state.applied(), state.timestamp_last());
         let mut owned = OwnedLane {
