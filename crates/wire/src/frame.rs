@@ -17,6 +17,8 @@
 //!   have to move to a larger buffer is never above [`READ_AHEAD_BYTES`], and it moves at most once.
 //! - A new buffer is as large as the largest of the last 64 to 128 frames of the connection (at least [`CHUNK_BYTES`],
 //!   at most [`EXPECTED_BYTES_MAX`]). A connection that keeps sending frames of one size therefore copies nothing.
+//! - The batch of a large send starts at a multiple of [`BLOCK_BYTES`] in memory, so that it can be written to a disk from
+//!   where it lies. Where it starts in a frame is the same for all sends of a connection to one topic.
 //! - Every body is split off and uniquely owned, so that its batch can be stamped in place and then frozen. Small frames
 //!   share a chunk of [`CHUNK_BYTES`]: one that is kept pins at most that. Frames that would use less than a quarter of
 //!   a larger buffer move to memory of their own size, so nothing pins more than four times its size or one chunk.
@@ -25,8 +27,9 @@ use bytes::{Buf, BytesMut};
 
 use crate::header::{
     COMMAND_AT, COMMAND_EVICTION, COMMAND_REPLY, COMMAND_REQUEST, Eviction, FRAME_BYTES_MAX, HEADER_BYTES,
-    HeaderBytes, HeaderError, ReplyHeader, RequestHeader, SIZE_AT,
+    HeaderBytes, HeaderError, OPERATION_AT, ReplyHeader, RequestHeader, SIZE_AT,
 };
+use crate::operation::Operation;
 
 /// Size of a buffer for small traffic.
 pub const CHUNK_BYTES: usize = 16 * 1024;
@@ -35,6 +38,12 @@ pub const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Largest buffer that is made before the header of its frame is known. Larger frames get theirs when it is, at the
 /// cost of moving at most [`READ_AHEAD_BYTES`].
 pub const EXPECTED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What the memory of a large batch is a multiple of: the block of a disk.
+pub const BLOCK_BYTES: usize = 4096;
+/// Frames from this size on have their batch at a block.
+const PLACED_BYTES_MIN: usize = 32 * 1024;
+/// Most bytes of a send before its batch; what claims more is placed anywhere.
+const BATCH_AT_MAX: usize = HEADER_BYTES + 4096;
 /// Rest of a chunk that is still worth a read.
 const REST_BYTES_MIN: usize = 2 * HEADER_BYTES;
 /// Frames after which the memory of the largest one is renewed.
@@ -101,6 +110,8 @@ pub struct FrameDecoder {
     allocated: usize,
     frame_bytes_max: usize,
     recent: RecentLargest,
+    /// Where the batch starts in a frame, by the last send that was seen.
+    batch_at: usize,
     copied_bytes: u64,
 }
 
@@ -148,6 +159,7 @@ impl FrameDecoder {
             allocated: 0,
             frame_bytes_max: frame_bytes_max.clamp(HEADER_BYTES, FRAME_BYTES_MAX),
             recent: RecentLargest::default(),
+            batch_at: 0,
             copied_bytes: 0,
         }
     }
@@ -275,7 +287,8 @@ impl FrameDecoder {
             // The frame is known and incomplete: it needs a place of its whole size.
             Some(size) if size > pending && size <= self.frame_bytes_max => {
                 let fits = self.buffer.capacity() >= size;
-                if !fits || (size > READ_AHEAD_BYTES && self.wastes(size)) {
+                let is_placed = size < PLACED_BYTES_MIN || self.is_batch_placed();
+                if !fits || !is_placed || (size > READ_AHEAD_BYTES && self.wastes(size)) {
                     self.relocate(size.max(CHUNK_BYTES));
                 }
             }
@@ -310,12 +323,55 @@ impl FrameDecoder {
     /// nothing moves.
     fn reclaim(&mut self, capacity: usize) -> bool {
         debug_assert!(self.buffer.is_empty());
-        self.allocated >= capacity && self.buffer.try_reclaim(capacity)
+        if self.allocated < PLACED_BYTES_MIN {
+            return self.allocated >= capacity && self.buffer.try_reclaim(capacity);
+        }
+        let is_free = self.allocated >= capacity && self.buffer.try_reclaim(capacity + BLOCK_BYTES);
+        if is_free {
+            let skip = self.batch_skip(&self.buffer);
+            self.buffer.resize(skip, 0);
+            self.buffer.advance(skip);
+        }
+        is_free
+    }
+
+    /// Bytes to leave out at the front of a buffer so that the batch of the next frame lies at a block.
+    fn batch_skip(&self, buffer: &BytesMut) -> usize {
+        buffer.as_ptr().wrapping_add(self.batch_at).align_offset(BLOCK_BYTES).min(BLOCK_BYTES)
+    }
+
+    /// Whether the batch of the frame at the front lies at a block. Notes where it starts in the frame. A frame of which
+    /// too little is known yet, and one without a batch, lie well anywhere.
+    fn is_batch_placed(&mut self) -> bool {
+        let is_send = self.buffer.get(COMMAND_AT) == Some(&COMMAND_REQUEST)
+            && self.buffer.get(OPERATION_AT) == Some(&(Operation::SendMessages as u8));
+        let Some(length) = self.buffer.get(HEADER_BYTES..HEADER_BYTES + 4).filter(|_| is_send) else {
+            return true;
+        };
+        let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
+        let batch_at = (HEADER_BYTES + 4).saturating_add(length);
+        if batch_at > BATCH_AT_MAX {
+            return true;
+        }
+        self.batch_at = batch_at;
+        self.buffer.as_ptr().wrapping_add(batch_at).align_offset(BLOCK_BYTES) == 0
+    }
+
+    /// An empty buffer in which the batch of the next frame lies at a block.
+    fn placed_buffer(&self, capacity: usize) -> BytesMut {
+        let mut buffer = BytesMut::with_capacity(capacity + BLOCK_BYTES);
+        let skip = self.batch_skip(&buffer);
+        buffer.resize(skip, 0);
+        // What was skipped stays with nobody.
+        buffer.split_off(skip)
     }
 
     /// Moves what is pending into a new buffer.
     fn relocate(&mut self, capacity: usize) {
-        let mut buffer = BytesMut::with_capacity(capacity);
+        let mut buffer = match capacity >= PLACED_BYTES_MIN {
+            true => self.placed_buffer(capacity),
+            false => BytesMut::with_capacity(capacity),
+        };
         buffer.extend_from_slice(&self.buffer);
         self.copied_bytes += self.buffer.len() as u64;
         self.allocated = buffer.capacity();

@@ -26,6 +26,8 @@ pub const COMMAND_EVICTION: u8 = 13;
 pub(crate) const SIZE_AT: usize = 48;
 /// Place of the command byte.
 pub(crate) const COMMAND_AT: usize = 60;
+/// Place of the operation in a request.
+pub(crate) const OPERATION_AT: usize = 176;
 
 /// Bytes of a header.
 pub type HeaderBytes = [u8; HEADER_BYTES];
@@ -151,7 +153,7 @@ impl RequestHeader {
             request_checksum: u128_at(bytes, 144),
             timestamp: u64_at(bytes, 160),
             request: RequestNumber(u64_at(bytes, 168)),
-            operation: bytes[176],
+            operation: bytes[OPERATION_AT],
             session: SessionEpoch(u64_at(bytes, 184)),
             user_id: u32_at(bytes, 192),
             code: u32_at(bytes, 196),
@@ -170,7 +172,7 @@ impl RequestHeader {
         put(bytes, 144, self.request_checksum.to_le_bytes());
         put(bytes, 160, self.timestamp.to_le_bytes());
         put(bytes, 168, self.request.0.to_le_bytes());
-        bytes[176] = self.operation;
+        bytes[OPERATION_AT] = self.operation;
         put(bytes, 184, self.session.0.to_le_bytes());
         put(bytes, 192, self.user_id.to_le_bytes());
         put(bytes, 196, self.code.to_le_bytes());

@@ -51,6 +51,52 @@ fn check(sizes: &[usize], read_max: usize) -> FrameDecoder {
     decoder
 }
 
+/// A send with `metadata` bytes before its batch.
+fn send(metadata: usize, batch: usize) -> Vec<u8> {
+    let header = RequestHeader::new(Operation::SendMessages, ClientId(1), 4 + metadata + batch);
+    let mut bytes = header.encode().to_vec();
+    bytes.put_u32_le(metadata as u32);
+    bytes.resize(bytes.len() + metadata, 1);
+    bytes.extend((0..batch).map(|at| at as u8));
+    bytes
+}
+
+#[test]
+fn large_batches_lie_at_a_block_and_move_only_when_that_changes() {
+    for read_max in [usize::MAX, 100_000, 3_001] {
+        let mut decoder = FrameDecoder::new();
+        let mut copied = 0;
+        for (round, (metadata, batch)) in
+            [(40, 1_000_000), (40, 1_000_000), (40, 900_000), (77, 1_000_000), (77, 500_000), (9, 100_000)]
+                .into_iter()
+                .enumerate()
+        {
+            let stream = send(metadata, batch);
+            let mut frames = receive(&mut decoder, &stream, read_max);
+            let mut body = frames.pop().expect("one frame").body;
+            assert_eq!(&body[..], &stream[HEADER_BYTES..]);
+            body.advance(4 + metadata);
+            assert_eq!(body.as_ptr().align_offset(BLOCK_BYTES), 0, "round {round}, reads of {read_max}");
+            let moved = decoder.copied_bytes() - copied;
+            copied = decoder.copied_bytes();
+            let steady = matches!(round, 1 | 2);
+            // A small frame in a large buffer moves because of its size.
+            assert!(moved <= if steady { 0 } else { READ_AHEAD_BYTES as u64 }, "round {round}: {moved}");
+        }
+    }
+}
+
+#[test]
+fn send_that_lies_about_its_metadata_is_taken_as_it_is() {
+    for claimed in [0, 5_000, u32::MAX] {
+        let mut stream = send(10, 100_000);
+        stream[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&claimed.to_le_bytes());
+        let mut decoder = FrameDecoder::new();
+        let frames = receive(&mut decoder, &[&stream[..], &stream[..]].concat(), 10_000);
+        assert!(frames.len() == 2 && frames.iter().all(|frame| frame.body == stream[HEADER_BYTES..]));
+    }
+}
+
 #[test]
 fn steady_large_frames_copy_nothing_after_the_first() {
     for size in [100_000, 1 << 20, (4 << 20) + 13] {
