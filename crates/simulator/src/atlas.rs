@@ -1,8 +1,11 @@
 //! Where damage may fall, so that a run stays within what the protocol promises to survive.
 //!
 //! An entry that was acknowledged is on a replication quorum. While fewer members than that quorum lose the same range,
-//! one of them still has it. The atlas picks, for each range of ops of each lane, which members may be damaged there;
-//! an emptied or rolled-back directory loses every range of a node, so those nodes are picked once for the whole run.
+//! one of them still has it. The atlas picks, for each range of ops of each lane, which members may be damaged there.
+//! A member that lost the end of its log, or its whole directory, cannot vote until it has learned what it lost; so those
+//! members are picked once for the whole run, and the others are enough to elect.
+
+use laneway_vsr::Quorums;
 
 use crate::random::Random;
 
@@ -16,24 +19,20 @@ pub struct Atlas {
     /// Members that may lose the same range.
     losses_max: usize,
     seed: u64,
-    /// Set when whole directories are lost: then the same members take all damage.
+    /// Set when ends of logs or whole directories are lost: then the same members take all damage.
     victims: Option<Vec<usize>>,
     beyond_model: bool,
 }
 
 impl Atlas {
-    /// An atlas for lanes of so many members, of which `replication` hold an acknowledged entry. `whole`: directories as
-    /// a whole are lost, too. `beyond_model`: everything may be damaged.
-    pub fn new(
-        members: usize,
-        replication: usize,
-        whole: bool,
-        beyond_model: bool,
-        random: &mut Random,
-    ) -> Self {
-        let losses_max = replication - 1;
+    /// An atlas for lanes of so many members. `whole`: ends of logs and directories as a whole are lost, too.
+    /// `beyond_model`: everything may be damaged.
+    pub fn new(members: usize, whole: bool, beyond_model: bool, random: &mut Random) -> Self {
+        let quorums = Quorums::of(members).expect("a run has a number of nodes that has quorums");
+        let losses_max = quorums.replication() - 1;
         let seed = random.bits();
-        let victims = whole.then(|| pick(members, losses_max, seed));
+        let whole_max = losses_max.min(members - quorums.view_change());
+        let victims = whole.then(|| pick(members, whole_max, seed));
         Self { members, losses_max, seed, victims, beyond_model }
     }
 
@@ -55,6 +54,11 @@ impl Atlas {
     /// Whether a member may lose its whole directory, or unflushed writes that were acknowledged as replicated.
     pub fn may_lose_all(&self, member: usize) -> bool {
         self.beyond_model || self.victims.as_ref().is_some_and(|victims| victims.contains(&member))
+    }
+
+    /// Whether damage may reach the end of a log.
+    pub fn reaches_the_end(&self) -> bool {
+        self.beyond_model || self.victims.is_some()
     }
 
     /// Whether damage is placed without regard to what the protocol can survive.
@@ -81,19 +85,22 @@ mod tests {
 
     #[test]
     fn no_range_is_lost_by_a_whole_quorum_and_each_member_is_hit_somewhere() {
-        for (members, replication) in [(1, 1), (2, 2), (3, 2), (4, 2), (5, 3), (6, 3)] {
+        for (members, losses, whole_losses) in
+            [(1, 0, 0), (2, 1, 0), (3, 1, 1), (4, 1, 1), (5, 2, 2), (6, 2, 2)]
+        {
             for whole in [false, true] {
-                let atlas = Atlas::new(members, replication, whole, false, &mut Random::new(1, 2));
+                let atlas = Atlas::new(members, whole, false, &mut Random::new(1, 2));
+                let losses = if whole { whole_losses } else { losses };
                 let mut hit = vec![false; members];
                 for op in 0..2_000 {
                     let damaged: Vec<usize> = (0..members).filter(|m| atlas.may_damage(*m, 1, op)).collect();
-                    assert_eq!(damaged.len(), replication - 1);
+                    assert_eq!(damaged.len(), losses);
                     damaged.iter().for_each(|member| hit[*member] = true);
                     if whole {
                         assert!(damaged.iter().all(|member| atlas.may_lose_all(*member)));
                     }
                 }
-                assert!(whole || replication == 1 || hit.iter().all(|hit| *hit));
+                assert!(whole || losses == 0 || hit.iter().all(|hit| *hit));
             }
         }
     }

@@ -5,7 +5,9 @@
 //! clients. A run draws all that they do from its seed, so it can be repeated byte for byte.
 //!
 //! Reading order: [`random`], [`queue`], [`trace`] (a run can be repeated), [`faults`], [`network`], [`disk`],
-//! [`atlas`], [`clock`] (what goes wrong), [`coverage`] (what was met).
+//! [`atlas`], [`clock`] (what goes wrong), [`options`] (what a run is), [`storage`], [`machine`], [`node`] (a node),
+//! [`contract`], [`client`] (who uses it), [`oracle`] (what must hold), [`env`], [`world`] (a run), [`run`],
+//! [`shrink`] (what came of it), [`coverage`], [`totals`] (what was met and done).
 #![forbid(unsafe_code)]
 
 pub mod queue;
@@ -19,4 +21,28 @@ pub mod clock;
 pub mod disk;
 pub mod network;
 
+pub mod options;
+
+pub mod machine;
+pub mod storage;
+
+pub mod contract;
+
 pub mod coverage;
+pub mod totals;
+
+pub mod oracle;
+
+pub mod env;
+
+pub mod client;
+pub mod node;
+
+pub mod world;
+
+pub mod mutations;
+pub mod run;
+pub mod shrink;
+
+pub use options::{Options, Profile};
+pub use world::{Outcome, World};
