@@ -1,11 +1,11 @@
-//! The consensus core: one replica of one lane, as a state machine without I/O. Events go in (a proposal, a finished
-//! write, a finished flush, a finished apply), effects come out (write this entry, apply that one).
+//! The consensus core: one replica of one lane, as a state machine without I/O. Events go in (a proposal, a message, a
+//! finished write, a finished flush, a finished apply, time), effects come out (write this entry, send that message,
+//! apply a third). Viewstamped Replication for one to nine members; one member is the same code with a quorum of one.
 //!
-//! This first core runs a roster of one: the quorum is the replica itself, and an entry commits when it is as durable
-//! here as its class asks. The interface is the one that several replicas need: entries are numbered, carry the view,
-//! commit in order only, and nothing is answered before its apply.
-//!
-//! Reading order: [`entry`] (what a log holds), [`replica`] (the state machine), [`invariants`] (what always holds).
+//! Reading order: [`entry`] and [`header`] (what a log holds), [`roster`] and [`quorum`] (who decides), [`message`],
+//! [`event`] and [`durability`] (what goes in and out, and what must be durable first), [`vote`] and [`mod@merge`] (what
+//! survives a change of the primary), [`replica`] (the state machine), [`invariants`] (what always holds).
+//! `docs/consensus.md` tells it in prose.
 #![forbid(unsafe_code)]
 
 pub mod clock;

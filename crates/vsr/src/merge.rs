@@ -7,7 +7,7 @@ use crate::header::{Header, Identity};
 use crate::marks::mark;
 use crate::mutation::{Mutation, Mutations};
 use crate::quorum::Quorums;
-use crate::vote::{Held, LogTrust, Vote, WINDOW_OPS_MAX};
+use crate::vote::{CheckpointId, Held, LogTrust, Vote, WINDOW_OPS_MAX};
 
 /// The log that a set of votes decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct MergedLog {
     pub headers: Vec<Header>,
     /// For each header the members that hold its body, as bits by place in the member list.
     pub holders: Vec<u16>,
+    /// The newest checkpoint of a voter: what it names is committed.
+    pub checkpoint: CheckpointId,
     /// Untrusted logs took part because every member voted and too few could be trusted: acknowledged entries may be gone.
     pub data_loss_possible: bool,
 }
@@ -129,6 +131,7 @@ impl<'a> Ballot<'a> {
                 op_head: Op(0),
                 headers,
                 holders,
+                checkpoint: self.newest_checkpoint(),
                 data_loss_possible,
             });
         }
@@ -173,7 +176,14 @@ impl<'a> Ballot<'a> {
         }
         headers.reverse();
         holders.reverse();
-        Merge::Ready(MergedLog { commit_max, op_head, headers, holders, data_loss_possible: with_untrusted })
+        Merge::Ready(MergedLog {
+            commit_max,
+            op_head,
+            headers,
+            holders,
+            checkpoint: self.newest_checkpoint(),
+            data_loss_possible: with_untrusted,
+        })
     }
 
     fn all(&self) -> impl Iterator<Item = (usize, &'a Vote)> {
@@ -247,6 +257,10 @@ impl<'a> Ballot<'a> {
     /// The name at an op, as a checkpoint gives it when the entry is gone everywhere.
     fn checkpoint_at(&self, op: Op) -> Option<Identity> {
         self.all().find(|(_, vote)| vote.checkpoint.op == op).map(|(_, vote)| vote.checkpoint.identity)
+    }
+
+    fn newest_checkpoint(&self) -> CheckpointId {
+        self.all().map(|(_, vote)| vote.checkpoint).max().expect("a quorum is not empty")
     }
 
     /// The first op that does not go on from the one below.

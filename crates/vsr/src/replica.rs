@@ -273,7 +273,7 @@ impl Replica {
             Message::GetHeaders { view: _, nonce, first, last } => {
                 self.on_get_headers(from, nonce, first, last)
             }
-            Message::Headers { view: _, nonce: _, headers } => self.on_headers(&headers),
+            Message::Headers { view, nonce: _, headers } => self.on_headers(from, view, &headers),
             Message::GetPrepare { view: _, nonce, wanted } => self.on_get_prepare(from, nonce, &wanted),
             Message::RepairPrepare { view, nonce: _, settled, entry } => {
                 self.on_repair_prepare(from, view, settled, entry);

@@ -9,7 +9,7 @@ use crate::marks::mark;
 use crate::message::{Message, Nonce, StartView};
 use crate::mutation::Mutation;
 use crate::superblock::Promise;
-use crate::vote::{LogTrust, VOTE_SLOTS_MAX};
+use crate::vote::{CheckpointId, LogTrust, VOTE_SLOTS_MAX};
 
 impl Replica {
     /// The log of a view, from its primary.
@@ -87,6 +87,7 @@ impl Replica {
         if !self.reconcile() {
             return;
         }
+        self.link_checkpoint(start.checkpoint);
         if self.trust == LogTrust::Untrusted {
             self.trusted_at = Some(start.commit_max);
         }
@@ -185,6 +186,20 @@ impl Replica {
             self.slots.verify(self.commit_min);
         }
         true
+    }
+
+    /// What a durable checkpoint names is committed: it proves the log through its op, or refutes the entry there. Matters
+    /// where the headers that a view gives do not reach down to the log.
+    pub(super) fn link_checkpoint(&mut self, checkpoint: CheckpointId) {
+        let op = checkpoint.op;
+        let Some(identity) = self.slots.identity(op).filter(|_| op > self.commit_min) else { return };
+        match identity == checkpoint.identity {
+            true => self.slots.verify(op),
+            false => {
+                mark!("log disagrees with a checkpoint");
+                self.cut(Op(op.0 - 1));
+            }
+        }
     }
 
     /// Somebody spoke of a newer view: asks for it.

@@ -283,7 +283,7 @@ impl Replica {
             return self.halt(Halt::Diverged { op, view: self.view, ours, theirs: ours });
         }
         self.commit_max = self.commit_max.max(merged.commit_max);
-        let head = merged.op_head;
+        let (head, checkpoint) = (merged.op_head, merged.checkpoint);
         self.slots.doubt(self.commit_min);
         self.known = merged.headers.iter().map(|header| (header.op, *header)).collect();
         self.election.merged = Some(merged);
@@ -292,7 +292,12 @@ impl Replica {
         }
         self.forget_applied_headers();
         if self.reconcile() {
+            self.link_checkpoint(checkpoint);
             self.truncate_disk();
+            if self.known.is_empty() && self.slots.head() < head {
+                mark!("primary-elect lacks a checkpoint");
+                return self.give_up_view();
+            }
             if self.mutations.has(Mutation::EarlyLogView) {
                 return self.decide_view();
             }

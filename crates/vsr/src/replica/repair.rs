@@ -87,7 +87,9 @@ impl Replica {
             _ => false,
         };
         may && !self.storage.log_failed
-            && (self.slots.held() < self.repair_target() || self.slots.verified() < self.slots.head())
+            && (self.slots.held() < self.repair_target()
+                || self.slots.verified() < self.slots.head()
+                || self.slots.damaged().next().is_some())
     }
 
     /// Starts repair as soon as something is missing, in whatever status that is (V56).
@@ -130,13 +132,13 @@ impl Replica {
         }
         let mut wanted: BTreeMap<ReplicaId, Vec<Anchor>> = BTreeMap::new();
         let target = self.repair_target();
+        let damaged: Vec<Op> = self.slots.damaged().take(GET_PREPARE_MAX).collect();
+        for op in damaged {
+            self.want(op, &mut wanted);
+        }
         let mut op = self.slots.held().next();
         while op <= target && self.repair.outstanding.len() < OUTSTANDING_MAX {
-            if let Some((peer, identity)) = self.question(op) {
-                let until = now.after_us(self.config.timing.repair_wait_us);
-                self.repair.outstanding.insert(op, Asked { until });
-                wanted.entry(peer).or_default().push(Anchor { op, identity });
-            }
+            self.want(op, &mut wanted);
             op = op.next();
         }
         let view = self.view;
@@ -145,6 +147,14 @@ impl Replica {
             self.send(peer, Message::GetPrepare { view, nonce, wanted });
         }
         self.ask_headers();
+    }
+
+    fn want(&mut self, op: Op, wanted: &mut BTreeMap<ReplicaId, Vec<Anchor>>) {
+        if let Some((peer, identity)) = self.question(op) {
+            let until = self.now.after_us(self.config.timing.repair_wait_us);
+            self.repair.outstanding.insert(op, Asked { until });
+            wanted.entry(peer).or_default().push(Anchor { op, identity });
+        }
     }
 
     /// Whom to ask for the body at an op, and under which name.
@@ -212,7 +222,10 @@ impl Replica {
     }
 
     /// Headers, from high to low. Each is accepted only under the name that the one above it gives.
-    pub(super) fn on_headers(&mut self, headers: &[Header]) {
+    pub(super) fn on_headers(&mut self, from: ReplicaId, view: View, headers: &[Header]) {
+        if self.status == Status::Normal && !self.leads() && from == self.primary() && view == self.view {
+            return self.on_name(headers);
+        }
         if self.election.merged.is_none() || headers.len() > HEADERS_MAX {
             return;
         }
@@ -238,6 +251,16 @@ impl Replica {
         }
     }
 
+    /// The primary of the view says which entry is at an op, for it cannot read the body.
+    fn on_name(&mut self, headers: &[Header]) {
+        let [header] = headers else { return };
+        let lowest = self.known.first_key_value().is_none_or(|(op, _)| header.op < *op);
+        if header.op > self.slots.head() && lowest {
+            self.known.insert(header.op, *header);
+            self.repair.outstanding.remove(&header.op);
+        }
+    }
+
     // ---- Receiving.
 
     /// A body. Accepted only under a known name, or from the settled primary, which decides the name (V58).
@@ -247,9 +270,6 @@ impl Replica {
             return;
         }
         let (op, identity) = (entry.header.op, entry.header.identity);
-        if op <= self.commit_min {
-            return;
-        }
         self.repair.outstanding.remove(&op);
         if let Some(slot) = self.slots.get(op) {
             if !slot.is_held() && slot.identity == Some(identity) {
@@ -418,7 +438,9 @@ impl Replica {
                     return self.send(to, Message::Prepare { view, commit, checkpoint, entry });
                 }
                 Some(entry) => return self.send_repair(to, nonce, entry),
-                None if !self.slots.get(op).is_some_and(|slot| slot.is_held()) => return,
+                None if !self.slots.get(op).is_some_and(|slot| slot.is_held()) => {
+                    return self.name_instead(to, nonce, asked);
+                }
                 None => {}
             }
         }
@@ -426,6 +448,18 @@ impl Replica {
         let identity = identity.unwrap_or(asked.identity);
         let request = ReadRequest { op, identity, purpose: ReadPurpose::Repair { to, nonce } };
         self.effects.push_back(Effect::Read(request));
+    }
+
+    /// Without the body the primary can still say which entry it is, so that others can be asked for it.
+    fn name_instead(&mut self, to: ReplicaId, nonce: Nonce, asked: Anchor) {
+        if asked.identity == Identity::default()
+            && asked.op <= self.commit_max
+            && let Some(header) = self.slots.header(asked.op)
+        {
+            mark!("name served instead of the body");
+            let headers = vec![*header];
+            self.send(to, Message::Headers { view: self.view, nonce, headers });
+        }
     }
 
     fn send_repair(&mut self, to: ReplicaId, nonce: Nonce, entry: Entry) {
@@ -449,13 +483,16 @@ impl Replica {
         match entry.filter(|entry| entry.header.op == op && named(entry)) {
             Some(entry) => self.send_repair(to, nonce, entry),
             // Below the checkpoint the log may be gone; above it the entry is damaged.
-            None if op <= self.checkpoint.op => self.send_evicted(to, nonce, op.next()),
+            None if op <= self.checkpoint.op.max(self.slots.base().op) => {
+                self.send_evicted(to, nonce, op.next())
+            }
             None => {
                 let slot = self.slots.get(op).filter(|slot| slot.identity == Some(identity));
                 if slot.is_some_and(|slot| matches!(slot.body, Body::Stored)) {
                     mark!("served entry is damaged");
                     self.slots.damage(op, self.commit_min);
                 }
+                self.name_instead(to, nonce, Anchor { op, identity: Identity::default() });
             }
         }
     }

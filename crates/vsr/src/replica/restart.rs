@@ -69,6 +69,7 @@ impl Replica {
             match slot {
                 RecoveredSlot::Present { header, .. } => {
                     replica.slots.push_found(Some(header.identity), Some(*header), true);
+                    replica.timestamp_last = replica.timestamp_last.max(header.timestamp);
                 }
                 RecoveredSlot::Faulty { identity, .. } | RecoveredSlot::Missing { identity } => {
                     mark!("damaged entry after a restart");

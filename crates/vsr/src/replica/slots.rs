@@ -1,6 +1,6 @@
 //! The log as the core knows it: which names are at which ops, which bodies are held, and how far all of it is durable.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use laneway_wire::Op;
 
@@ -59,6 +59,8 @@ pub(super) struct Slots {
     synced_number: LogNumber,
     /// The newest change among the slots that are forgotten.
     base_number: LogNumber,
+    /// Ops at or below the held one whose bodies turned out to be unreadable.
+    damaged: BTreeSet<Op>,
 }
 
 impl Slots {
@@ -75,6 +77,7 @@ impl Slots {
             written_number: LogNumber(0),
             synced_number: LogNumber(0),
             base_number: LogNumber(0),
+            damaged: BTreeSet::new(),
         }
     }
 
@@ -104,6 +107,11 @@ impl Slots {
 
     pub fn numbers(&self) -> (LogNumber, LogNumber) {
         (self.written_number, self.synced_number)
+    }
+
+    /// Applied entries that cannot be given to others any more, lowest first.
+    pub fn damaged(&self) -> impl Iterator<Item = Op> {
+        self.damaged.iter().copied()
     }
 
     pub fn cached_bytes(&self) -> usize {
@@ -193,6 +201,7 @@ impl Slots {
         slot.body = Body::Cached(entry.body.clone());
         slot.number = number;
         slot.damaged = false;
+        self.damaged.remove(&entry.header.op);
         self.name_below(entry.header.op, entry.header.parent);
         self.advance();
     }
@@ -233,8 +242,9 @@ impl Slots {
         let slot = &mut self.slots[index];
         slot.body = Body::Missing;
         slot.damaged = true;
-        if op > floor {
-            self.clamp(Op(op.0 - 1));
+        match op > floor {
+            true => self.clamp(Op(op.0 - 1)),
+            false => _ = self.damaged.insert(op),
         }
     }
 
@@ -275,6 +285,7 @@ impl Slots {
             let slot = self.slots.pop_front().expect("checked");
             self.base_number = self.base_number.max(slot.number);
             let op = self.base.op.next();
+            self.damaged.remove(&op);
             self.base = Anchor { op, identity: slot.identity.expect("applied entries have names") };
         }
     }
@@ -285,9 +296,12 @@ impl Slots {
         if joins {
             while self.base.op < checkpoint.op {
                 self.uncache(0);
-                self.slots.pop_front();
+                if let Some(slot) = self.slots.pop_front() {
+                    self.base_number = self.base_number.max(slot.number);
+                }
                 self.base.op = self.base.op.next();
             }
+            self.damaged = self.damaged.split_off(&checkpoint.op.next());
             self.base = checkpoint;
         } else {
             let numbers = self.numbers();
