@@ -4,10 +4,15 @@
 #[path = "../protocol/client.rs"]
 #[allow(dead_code)]
 mod client;
+#[path = "../../../../conformance/harness/src/lib.rs"]
+#[allow(dead_code, unused_imports)]
+mod harness;
+mod kills;
 mod load;
 #[path = "../protocol/messages.rs"]
 #[allow(dead_code)]
 mod messages;
+mod names;
 mod races;
 mod retention;
 mod scrub;
