@@ -8,13 +8,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Clock ticks of `/proc` in a second. The kernel reports them in this unit on every platform that we build for.
 const TICKS_PER_SECOND: u64 = 100;
 
+/// Highest number of a core that is looked at.
+const CORES_MAX: u32 = 4096;
+
 /// One reading. Figures that the kernel does not show are 0 or empty.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     ticks: Ticks,
     /// Processor time of this process since the reading before, or since its start; percent of one core.
     pub cpu_percent: f32,
-    /// Processor time of everything on the machine since the reading before, or since it started; percent of all cores.
+    /// Processor time of everything on the cores that this process may run on, since the reading before, or since the
+    /// machine started; percent of those cores.
     pub total_cpu_percent: f32,
     /// Resident memory.
     pub memory_bytes: u64,
@@ -52,26 +56,22 @@ pub struct Process {
 
 /// Reads everything. `before` is the reading before this one, which the use of the processor is measured from.
 pub fn read(directory: &Path, before: Option<&Process>) -> Process {
-    let ticks = Ticks { own: own_ticks(), machine: machine_ticks(), run_time_us: run_time_us() };
+    let status = text("/proc/self/status");
+    let cores = cores_allowed(&status);
+    let machine = machine_ticks(&text("/proc/stat"), &cores);
+    let ticks = Ticks { own: own_ticks(), machine, run_time_us: run_time_us() };
     let since = before.map_or(Ticks::default(), |before| before.ticks);
     let own = ticks.own.saturating_sub(since.own);
     let span_us = ticks.run_time_us.saturating_sub(since.run_time_us).max(1);
     let busy = ticks.machine.busy.saturating_sub(since.machine.busy);
     let all = ticks.machine.all.saturating_sub(since.machine.all);
 
-    let status = text("/proc/self/status");
     let meminfo = text("/proc/meminfo");
     let io = text("/proc/self/io");
     let memory_bytes = kib(&status, "VmRSS:");
-    let limit = cgroup_memory("memory.max");
-    let used = cgroup_memory("memory.current");
-    let machine_total = kib(&meminfo, "MemTotal:");
-    let machine_available = kib(&meminfo, "MemAvailable:");
-    let memory_total_bytes = limit.map_or(machine_total, |limit| limit.min(machine_total));
-    let memory_available_bytes = match (limit, used) {
-        (Some(limit), Some(used)) => limit.saturating_sub(used).min(machine_available),
-        _ => machine_available,
-    };
+    let machine = Memory { total: kib(&meminfo, "MemTotal:"), available: kib(&meminfo, "MemAvailable:") };
+    let Memory { total: memory_total_bytes, available: memory_available_bytes } =
+        machine.within(Path::new("/sys/fs/cgroup"), &text("/proc/self/cgroup"));
     let run_time_us = ticks.run_time_us;
     let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
     let (disk_free_bytes, disk_total_bytes) = disk(directory);
@@ -162,26 +162,84 @@ struct Ticks {
     run_time_us: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct MachineTicks {
     busy: u64,
     all: u64,
 }
 
-fn machine_ticks() -> MachineTicks {
-    let stat = text("/proc/stat");
-    let line = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> =
-        line.split_whitespace().skip(1).take(8).map(|part| part.parse().unwrap_or(0)).collect();
-    let all = ticks.iter().sum();
-    let idle: u64 = ticks.iter().skip(3).take(2).sum();
-    MachineTicks { busy: u64::saturating_sub(all, idle), all }
+/// The cores that the process may run on, from a list such as `0-2,5`. Empty when the kernel does not say.
+fn cores_allowed(status: &str) -> Vec<u32> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    let ranges = list.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some((first.parse::<u32>().ok()?, last.parse::<u32>().ok()?.min(CORES_MAX)))
+    });
+    ranges.flat_map(|(first, last)| first..=last).collect()
 }
 
-fn cgroup_memory(name: &str) -> Option<u64> {
-    let own = text("/proc/self/cgroup");
-    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let file = Path::new("/sys/fs/cgroup").join(path.trim_start_matches('/')).join(name);
+/// What the cores did, by the lines of `/proc/stat`.
+fn machine_ticks(stat: &str, cores: &[u32]) -> MachineTicks {
+    let mut sum = MachineTicks::default();
+    for line in stat.lines() {
+        let Some((name, ticks)) = line.split_once(' ') else { continue };
+        let core = name.strip_prefix("cpu").and_then(|number| number.parse().ok());
+        if !core.is_some_and(|core| cores.contains(&core)) {
+            continue;
+        }
+        let ticks: Vec<u64> =
+            ticks.split_whitespace().take(8).map(|part| part.parse().unwrap_or(0)).collect();
+        let all: u64 = ticks.iter().sum();
+        let idle: u64 = ticks.iter().skip(3).take(2).sum();
+        sum.all += all;
+        sum.busy += all.saturating_sub(idle);
+    }
+    sum
+}
+
+/// Memory of the machine, or of what the process may take of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Memory {
+    total: u64,
+    available: u64,
+}
+
+impl Memory {
+    /// The same within the limits of the process's control group and of every group above it. `cgroup`: what the kernel
+    /// says of the process's groups. Both versions of control groups are read below `root`.
+    fn within(self, root: &Path, cgroup: &str) -> Self {
+        let mut memory = self;
+        for line in cgroup.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+            let (mount, limit, used) = match controllers {
+                "" => (root.to_owned(), "memory.max", "memory.current"),
+                list if list.split(',').any(|name| name == "memory") => {
+                    (root.join("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes")
+                }
+                _ => continue,
+            };
+            // In a container the path may be the host's, of which only the end of the way up is there.
+            for group in mount.join(path.trim_start_matches('/')).ancestors() {
+                if let Some(limit) = number_in(&group.join(limit)) {
+                    let used = number_in(&group.join(used)).unwrap_or(0);
+                    let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+                    // Pages of files that nobody used lately are given back before anything is refused.
+                    let idle = number(&stat, "inactive_file ").max(number(&stat, "total_inactive_file "));
+                    memory.total = memory.total.min(limit);
+                    let left = limit.saturating_sub(used.saturating_sub(idle));
+                    memory.available = memory.available.min(left);
+                }
+                if group == mount {
+                    break;
+                }
+            }
+        }
+        memory
+    }
+}
+
+fn number_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
@@ -208,6 +266,39 @@ mod tests {
         assert_eq!(semver("1.2.3"), 1_002_003);
         assert_eq!(semver("0.1.0-edge.4"), 1_000);
         assert_eq!(semver("next"), 0);
+    }
+
+    #[test]
+    fn only_the_cores_of_the_process_count() {
+        assert_eq!(cores_allowed("Name:\tx\nCpus_allowed_list:\t0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(cores_allowed("Name:\tx\n"), [0; 0]);
+        let stat = "cpu  9 9 9 9 9 9 9 9\ncpu0 10 0 10 70 10 0 0 0 0 0\ncpu1 50 0 0 50 0 0 0 0\nintr 5\n";
+        assert_eq!(machine_ticks(stat, &[0]), MachineTicks { busy: 20, all: 100 });
+        assert_eq!(machine_ticks(stat, &[0, 1]), MachineTicks { busy: 70, all: 200 });
+    }
+
+    #[test]
+    fn the_lowest_limit_of_the_control_groups_above_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let file = root.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write("a/memory.max", "1000\n");
+        write("a/memory.current", "900\n");
+        write("a/memory.stat", "anon 5\ninactive_file 300\n");
+        write("a/b/memory.max", "max\n");
+        write("a/b/memory.current", "10\n");
+        let machine = Memory { total: 5000, available: 4000 };
+        let within = |cgroup: &str| machine.within(root.path(), cgroup);
+        assert_eq!(within("0::/a/b\n"), Memory { total: 1000, available: 400 });
+        assert_eq!(within("0::/\n"), machine);
+        assert_eq!(within("0::/of/the/host\n"), machine);
+        assert_eq!(within("garbage\n"), machine);
+        write("memory/c/memory.limit_in_bytes", "2000\n");
+        write("memory/c/memory.usage_in_bytes", "500\n");
+        assert_eq!(within("4:cpu,memory:/c\n3:pids:/x\n"), Memory { total: 2000, available: 1500 });
     }
 
     #[test]
