@@ -165,6 +165,21 @@ impl Client {
         Ok(TopicDetails::from(&details))
     }
 
+    /// Sets options of a topic, `name` among them, and resets others, all or nothing.
+    pub fn update_topic(
+        &mut self,
+        stream: &Identifier<'_>,
+        topic: &Identifier<'_>,
+        set: &Options,
+        reset: &[&str],
+    ) -> Result<(), ClientError> {
+        let block = encode_options(set)?;
+        let target = request::UpdateTarget::Topic { stream: *stream, topic: *topic };
+        let reset = request::ResetNames::Listed(reset);
+        let set = wire_options::Options::parse(&block)?;
+        self.call(Call::of(&request::UpdateResource { target, reset, set })?).map(drop)
+    }
+
     /// Deletes a topic with its messages.
     pub fn delete_topic(
         &mut self,

@@ -1,5 +1,6 @@
 //! Calls about the broker and the connection itself. Source: wire protocol, section 5.1.
 
+use bytes::Bytes;
 use laneway_wire::reply::{ClientDetails, ClusterMetadata, NodeRole, NodeStatus, Record};
 use laneway_wire::{Reader, ReplicaId, UserId, reply, request};
 
@@ -101,6 +102,11 @@ impl Client {
             hostname: stats.hostname.to_owned(),
             server_version: stats.server_version.to_owned(),
         })
+    }
+
+    /// A page of the metadata change log, as [`reply::ChangesPage`] reads it.
+    pub fn changes(&mut self, request: &request::GetMetadataChanges<'_>) -> Result<Bytes, ClientError> {
+        Ok(self.call(Call::of(request)?)?.payload)
     }
 
     /// This connection.

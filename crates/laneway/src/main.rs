@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Send(args) => commands::finish(commands::send(&args)),
         Command::Tail(args) => commands::finish(commands::tail(&args)),
         Command::Streams(args) => commands::finish(commands::streams(&args)),
+        Command::Changes(args) => commands::finish(commands::changes(&args)),
         Command::Topics(args) => commands::finish(commands::topics(&args)),
         Command::Ping(args) => commands::finish(commands::ping(&args)),
     };

@@ -140,6 +140,16 @@ fn streams_and_topics_come_and_go() {
             1,
             "there is no partition 3 of topic logs/web: ",
         );
+        client.out("topics update logs/web --name pages --message-expiry 5s");
+        assert!(client.out("topics show logs/pages --json").contains("\"message_expiry\":"));
+        client.refused("topics update logs/pages", 2, "nothing to change");
+        client.refused("topics update logs/pages --name x --reset name", 2, "both set and reset");
+        client.refused("topics update logs/web --name x", 1, "there is no such topic");
+        client.out("topics update logs/pages --name web --reset message_expiry");
+        let changes = client.out("changes --group topics");
+        let told: Vec<&str> = changes.lines().filter_map(|line| line.split('\t').nth(3)).collect();
+        assert_eq!(told, ["topic_created", "topic_updated", "topic_updated"], "{changes}");
+        assert!(client.out("changes --json").contains("\"what\":\"session_registered\""));
         client.refused("streams show none", 1, "there is no stream none: ");
         client.refused("topics list none", 1, "there is no stream none: ");
         client.out("topics delete logs/web");

@@ -3,6 +3,7 @@
 //! `laneway` without a subcommand serves. Every argument struct lives in the file of its subcommand; what the client
 //! subcommands do with them is in `commands`.
 
+mod changes;
 mod config;
 mod connection;
 mod doctor;
@@ -17,6 +18,7 @@ mod topics;
 
 use clap::{Parser, Subcommand};
 
+pub use changes::ChangesArgs;
 pub use config::{ConfigArgs, run_config};
 pub use connection::{Connection, ConnectionArgs, ConnectionError};
 pub use doctor::{DoctorArgs, run_doctor};
@@ -27,7 +29,10 @@ pub use serve::ServeArgs;
 pub use streams::{CreateStreamArgs, ListStreamsArgs, StreamArgs, StreamsArgs, StreamsCommand};
 pub use tail::{Since, TailArgs, TailFormat, TailStart};
 pub use target::{Target, TargetError, TopicTarget};
-pub use topics::{CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, TopicArgs, TopicsArgs, TopicsCommand};
+pub use topics::{
+    CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, TopicArgs, TopicsArgs, TopicsCommand,
+    UpdateTopicArgs,
+};
 
 /// The process did what was asked.
 pub const EXIT_OK: u8 = 0;
@@ -87,6 +92,8 @@ pub enum Command {
     Streams(StreamsArgs),
     /// Create, list, show and delete topics.
     Topics(TopicsArgs),
+    /// Show what happened to streams, topics, users and sessions.
+    Changes(ChangesArgs),
     /// Measure the round trip to a broker.
     Ping(PingArgs),
 }
@@ -135,6 +142,8 @@ mod tests {
             "topics list s",
             "topics show s/t",
             "topics delete s/t",
+            "topics update s/t --name u --message-expiry 3d --reset max_topic_size",
+            "changes --group users --group sessions --new --follow --json",
             "ping --count 3 --server 127.0.0.1:8090",
         ] {
             let words = std::iter::once("laneway").chain(line.split_whitespace());

@@ -10,6 +10,7 @@ Examples:
   laneway topics create logs/audit --segment-size '64 MiB' --message-expiry '7 d'
   laneway topics list logs
   laneway topics show logs/web --json
+  laneway topics update logs/web --message-expiry '3 d' --reset max_topic_size
   laneway topics delete-segments logs/web --partition 0 --count 2
   laneway topics delete logs/web";
 
@@ -30,6 +31,8 @@ pub enum TopicsCommand {
     List(ListTopicsArgs),
     /// Show one topic and its partitions.
     Show(TopicArgs),
+    /// Rename a topic, or change when its messages are removed.
+    Update(UpdateTopicArgs),
     /// Delete the oldest messages of a partition, by whole segments.
     DeleteSegments(DeleteSegmentsArgs),
     /// Delete a topic with all its messages.
@@ -63,6 +66,28 @@ pub struct CreateTopicArgs {
     /// Any other topic option; may be repeated.
     #[arg(long = "option", value_name = "KEY=VALUE")]
     pub options: Vec<String>,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Changes a topic, all or nothing. What is not named stays as it is.
+#[derive(Debug, Args)]
+pub struct UpdateTopicArgs {
+    /// Stream and topic, by names or ids.
+    #[arg(value_name = "STREAM/TOPIC")]
+    pub topic: TopicTarget,
+    /// New name of the topic.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Age at which messages are removed, or `never`.
+    #[arg(long, value_name = "DURATION")]
+    pub message_expiry: Option<String>,
+    /// Size of the topic above which its oldest segments are removed, or `unlimited`.
+    #[arg(long, value_name = "SIZE")]
+    pub max_topic_size: Option<String>,
+    /// Option that returns to the broker's default; may be repeated.
+    #[arg(long, value_name = "KEY")]
+    pub reset: Vec<String>,
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }

@@ -2,6 +2,7 @@
 //! `laneway_client`. Each command is a function from its arguments to a result; [`finish`] turns that into what a shell
 //! sees.
 
+mod changes;
 mod connect;
 mod error;
 mod keys;
@@ -18,6 +19,7 @@ mod streams;
 mod tail;
 mod topics;
 
+pub use changes::changes;
 pub use error::CommandError;
 pub use ping::ping;
 pub use quickstart::quickstart;

@@ -1,4 +1,4 @@
-//! `laneway topics create|list|show|delete-segments|delete`.
+//! `laneway topics create|list|show|update|delete-segments|delete`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use super::output::{Row, Style, counted, moment_text, printable, write_json, wri
 use super::streams::{self, numbers, say};
 use crate::cli::{
     CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, Target, TopicArgs, TopicTarget, TopicsArgs,
-    TopicsCommand,
+    TopicsCommand, UpdateTopicArgs,
 };
 
 /// Runs one of the subcommands.
@@ -22,6 +22,7 @@ pub fn topics(args: &TopicsArgs) -> Result<(), CommandError> {
         TopicsCommand::Create(args) => create(args),
         TopicsCommand::List(args) => list(args),
         TopicsCommand::Show(args) => show(args),
+        TopicsCommand::Update(args) => update(args),
         TopicsCommand::DeleteSegments(args) => delete_segments(args),
         TopicsCommand::Delete(args) => delete(args),
     }
@@ -130,6 +131,27 @@ fn show(args: &TopicArgs) -> Result<(), CommandError> {
             }),
     };
     written.map_err(CommandError::Output)
+}
+
+fn update(args: &UpdateTopicArgs) -> Result<(), CommandError> {
+    let set = [
+        ("name", &args.name),
+        ("message_expiry", &args.message_expiry),
+        ("max_topic_size", &args.max_topic_size),
+    ];
+    let set: Options =
+        set.iter().filter_map(|(key, value)| Some(((*key).to_owned(), (*value).clone()?))).collect();
+    if set.is_empty() && args.reset.is_empty() {
+        return Err(CommandError::Usage("nothing to change: name an option, or --reset one".to_owned()));
+    }
+    let reset: Vec<&str> = args.reset.iter().map(String::as_str).collect();
+    if let Some(key) = reset.iter().find(|key| set.contains_key(**key)) {
+        return Err(CommandError::Usage(format!("{key} is both set and reset")));
+    }
+    let mut client = connect::sign_in(&args.connection)?;
+    client.update_topic(&identifier(&args.topic.stream), &identifier(&args.topic.topic), &set, &reset)?;
+    say(&format!("updated topic {}", args.topic));
+    Ok(())
 }
 
 fn delete(args: &TopicArgs) -> Result<(), CommandError> {
