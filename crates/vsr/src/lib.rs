@@ -33,6 +33,9 @@ pub mod invariants;
 pub mod merge;
 pub mod replica;
 
+#[cfg(test)]
+mod exploration;
+
 pub use config::{Config, ConfigError, Timing};
 pub use durability::Barrier;
 pub use entry::{Durability, Entry, EntryBody, View};

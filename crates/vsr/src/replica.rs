@@ -77,7 +77,7 @@ pub struct Frontier {
 }
 
 /// One replica of one lane. Lives on the shard that owns the lane, from recovery until the shard ends.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Replica {
     config: Config,
     mutations: Mutations,
