@@ -418,7 +418,7 @@ impl Replica {
         assert!(self.checkpoint.op <= self.commit_min, "lane {lane}: a checkpoint of what is not applied");
         assert!(self.timers_fit(), "lane {lane}: {:?} with {:?}", self.status, self.timers);
         if self.is_primary() {
-            let open = frontier.op_head.0 - frontier.commit_min.0;
+            let open = frontier.op_head.0 - frontier.commit_max.0;
             assert!(open <= self.config.window_ops() as u64, "lane {lane}: {open} entries are open");
         }
     }

@@ -239,8 +239,13 @@ impl Replica {
             self.follower.probe_wait_us = self.config.timing.get_view_us;
             return;
         }
-        self.follower.probe_wait_us =
-            (self.follower.probe_wait_us * 2).min(self.config.timing.get_view_us_max);
+        let wait_us_max = self.config.timing.get_view_us_max;
+        if self.is_primary() && self.follower.probe_wait_us >= wait_us_max && !self.leader.abdicated {
+            // Somebody is bound to a newer view that nobody leads, and cannot come back to this one.
+            mark!("primary yields to a view without a primary");
+            self.abdicate();
+        }
+        self.follower.probe_wait_us = (self.follower.probe_wait_us * 2).min(wait_us_max);
         match self.status {
             Status::Amnesiac => self.ask_to_recover(),
             _ => self.probe_view(),

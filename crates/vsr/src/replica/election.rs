@@ -41,11 +41,11 @@ impl Election {
         }
     }
 
-    /// The view to ask for: the next one, or a later one that somebody asks for already.
-    pub fn target(&self, view: View, oldest: Nanos) -> View {
+    /// The view to ask for: `next`, or a later one that somebody asks for already.
+    pub fn target(&self, next: View, oldest: Nanos) -> View {
         let asked =
             self.suspicions.iter().flatten().filter(|(_, at)| *at >= oldest).map(|(target, _)| *target);
-        asked.max().unwrap_or_default().max(View(view.0 + 1))
+        asked.max().unwrap_or_default().max(next)
     }
 }
 
@@ -376,6 +376,7 @@ impl Replica {
         self.follower.probe = None;
         self.follower.probe_wait_us = self.config.timing.get_view_us;
         self.follower.lost_primary = None;
+        self.follower.refuses = false;
         self.follower.acknowledged = Default::default();
         if !self.mutations.has(Mutation::KeepHeartbeatCounter) {
             self.follower.heartbeat_seen = 0;

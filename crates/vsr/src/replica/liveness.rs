@@ -54,6 +54,9 @@ pub(super) struct Follower {
     pub promise_until: Nanos,
     /// Nobody is suspected before this moment: our own timers were late (V64).
     pub stalled_until: Nanos,
+    /// The primary's timestamps cannot be right: nothing of it is taken any more, heartbeats included, so that the promise
+    /// to it ends and another one is elected.
+    pub refuses: bool,
     /// What was acknowledged last.
     pub acknowledged: Progress,
     /// The newest view that anybody spoke of.
@@ -71,6 +74,7 @@ impl Follower {
             heartbeat_seen: 0,
             promise_until,
             stalled_until: Nanos(0),
+            refuses: false,
             acknowledged: Progress::default(),
             observed: View(0),
             probe: None,
@@ -141,7 +145,9 @@ impl Replica {
         if !self.is_primary() {
             return Nanos(0);
         }
-        let needed = self.config.roster.quorums().replication() - 1;
+        let Some(last_needed) = self.config.roster.quorums().replication().checked_sub(2) else {
+            return Nanos::NEVER;
+        };
         let mut grants: Vec<Nanos> = self
             .peers
             .iter()
@@ -152,7 +158,7 @@ impl Replica {
         grants.sort_unstable_by(|a, b| b.cmp(a));
         // A hundredth for clocks that do not run at one pace.
         let lease_us = self.config.timing.lease_us - self.config.timing.lease_us / 100;
-        grants.get(needed - 1).map_or(Nanos(0), |granted| granted.after_us(lease_us))
+        grants.get(last_needed).map_or(Nanos(0), |granted| granted.after_us(lease_us))
     }
 
     /// Whether a read may be answered from what is applied here: this replica leads, nobody else can (V35), and everything
@@ -195,7 +201,10 @@ impl Replica {
     /// An abdicated primary that hears a quorum again before anybody took its place goes on.
     pub(super) fn resume_leading(&mut self) {
         let silent_us = self.now.us_since(self.quorum_heard_at());
-        if self.leader.abdicated && silent_us < self.config.timing.abdicate_us && !self.is_log_stuck() {
+        // Somebody is bound to a view that is not this one, and the others have to find out which one is next.
+        let yields = self.follower.observed > self.view;
+        let hears = silent_us < self.config.timing.abdicate_us;
+        if self.leader.abdicated && !yields && hears && !self.is_log_stuck() {
             mark!("primary resumed");
             self.leader.abdicated = false;
             self.forget_suspicions_of_self();
@@ -219,6 +228,9 @@ impl Replica {
             return;
         };
         if !self.is_current_primary(from, view) || self.status != Status::Normal || self.leads() {
+            return;
+        }
+        if self.follower.refuses {
             return;
         }
         if sequence <= self.follower.heartbeat_seen {
@@ -281,7 +293,8 @@ impl Replica {
         if !votes || !self.counts() || promised && !self.mutations.has(Mutation::IgnorePromise) {
             return;
         }
-        let target = self.election.target(self.view, self.suspicion_oldest());
+        let next = View(self.view.0 + 1).max(self.follower.observed);
+        let target = self.election.target(next, self.suspicion_oldest());
         let place = self.place.expect("a member that counts has a place");
         self.election.suspicions[place] = Some((target, self.now));
         self.timers.stop(Timer::ColdStart);

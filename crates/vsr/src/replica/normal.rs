@@ -140,6 +140,7 @@ impl Replica {
         }
         if self.clock_bound.is_some_and(|bound| entry.header.timestamp > bound) {
             mark!("timestamp refused");
+            self.follower.refuses = true;
             return self.suspect_now();
         }
         self.note_commit(commit);

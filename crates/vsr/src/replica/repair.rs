@@ -255,7 +255,7 @@ impl Replica {
     fn on_name(&mut self, headers: &[Header]) {
         let [header] = headers else { return };
         let lowest = self.known.first_key_value().is_none_or(|(op, _)| header.op < *op);
-        if header.op > self.slots.head() && lowest {
+        if header.op > self.slots.head() && lowest && self.known.len() < KNOWN_MAX {
             self.known.insert(header.op, *header);
             self.repair.outstanding.remove(&header.op);
         }

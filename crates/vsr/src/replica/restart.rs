@@ -92,6 +92,14 @@ impl Replica {
             mark!("restart with a damaged head");
             replica.status = Status::RecoveringHead;
             replica.trust = LogTrust::Untrusted;
+        } else if matches!(replica.promise, Promise::Vote(_)) {
+            // It voted, and the view has not started as far as it knows. The vote still holds, and without it the others
+            // may never learn why this replica follows no older view.
+            mark!("restart in a view change");
+            replica.status = Status::ViewChange;
+            let timing = replica.config.timing;
+            replica.timers.arm(Timer::ViewChange, now.after_us(timing.view_change_us));
+            replica.timers.arm(Timer::Vote, now.after_us(timing.vote_resend_us));
         } else {
             replica.status = Status::Recovering;
             let wait = replica.config.timing.cold_start_us
@@ -266,8 +274,11 @@ impl Replica {
             self.peers[place] = Peer { admitted, heard_at, ..Peer::new() };
             self.election.suspicions[place] = None;
             self.election.votes[place] = None;
-            if Some(place) == self.place && self.status == Status::Normal && !self.leads() {
-                self.await_primary();
+            if Some(place) == self.place && self.status == Status::Normal {
+                match self.leads() {
+                    true => self.abdicate(),
+                    false => self.await_primary(),
+                }
             }
         }
         if self.is_primary() && !self.is_alone() {

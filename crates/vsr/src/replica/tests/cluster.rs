@@ -416,9 +416,6 @@ impl Cluster {
 
     /// The table of what must be durable before which message, asked of the disk itself.
     fn check_durable(&self, node: usize, message: &Message) {
-        if self.mutation.is_some() {
-            return;
-        }
         let required = requirement(message);
         let disk = &self.nodes[node].disk;
         let (_, state) = disk.superblock.as_ref().unwrap();
@@ -436,9 +433,7 @@ impl Cluster {
     fn message(&mut self, from: usize, to: ReplicaId, message: Message) {
         self.check_durable(from, &message);
         *self.sent.entry(message.kind()).or_default() += 1;
-        if let Message::DoViewChange(vote) = &message
-            && self.mutation.is_none()
-        {
+        if let Message::DoViewChange(vote) = &message {
             let before = self.nodes[from].votes.entry(vote.view).or_insert_with(|| (**vote).clone());
             assert_eq!(*before, **vote, "V31: one content per view");
         }

@@ -772,3 +772,41 @@ fn an_isolated_primary_abdicates_and_goes_on_when_nobody_took_its_place() {
     assert!(!cluster.replica(0).may_serve_reads(cluster.now));
     cluster.heal();
 }
+
+#[test]
+fn a_member_bound_to_a_newer_view_is_not_left_behind() {
+    // The third member is bound to view 4, whatever bound it, and cannot vote; the others lead a healthy view 0.
+    let log = entries(1, 99);
+    let mut bench = Bench::fresh(0);
+    let lost =
+        |nonce| Message::GetView { view: View(4), nonce: Nonce(nonce), op_head: Op(0), recovering: true };
+    for nonce in 0..60 {
+        bench.message(2, lost(nonce));
+        bench.message(1, Message::PrepareOk { view: View(0), progress: Default::default() });
+        bench.wait(100_000);
+    }
+    bench.sent.clear();
+    bench.wait(1_000_000);
+    assert_eq!(bench.count("heartbeat"), 0, "it makes room for an election");
+    bench.message(1, suspicion(1));
+    bench.message(1, vote(4, 0, 0, &log));
+    assert_eq!(bench.replica.view(), View(4));
+}
+
+#[test]
+fn a_primary_from_the_future_is_replaced() {
+    let mut bench = Bench::fresh(1);
+    bench.event(Event::ClockBound(Micros(10)));
+    let log = entries(12, 99);
+    for entry in &log[..10] {
+        bench.message(0, prepare(0, 0, entry));
+    }
+    assert_eq!(bench.replica.frontier().op_head, Op(10));
+    bench.message(0, prepare(0, 0, &log[10]));
+    assert_eq!(bench.replica.frontier().op_head, Op(10), "above the bound");
+    for sequence in 1..20 {
+        bench.message(0, heartbeat(0, sequence, 0));
+        bench.wait(100_000);
+    }
+    assert!(bench.count("start_view_change") > 0);
+}
