@@ -6,16 +6,21 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use laneway_storage::{DataDirectory, PartitionLog, SegmentStore, StorageCounters};
+use laneway_storage::{DataDirectory, PartitionLog, Placing, Route, SegmentStore, StorageCounters};
 use laneway_wire::{LaneId, Offset};
-use support::{Shard, batch, copy_directory, partition, record, run};
+use support::{Shard, batch, copy_directory, partition, placed, record, run};
 use tempfile::TempDir;
 
-const SEGMENT_SIZE: u64 = 3_000;
+const SEGMENT_SIZE: u64 = 9_000;
 
 /// Batch `op` of the partition that the lane of the same number holds.
 fn batch_of(lane: u32, op: u64) -> Bytes {
-    batch(lane, (op - 1) * 2, 1_000 + op, 2, 500)
+    batch(lane, (op - 1) * 2, 1_000 + op, 2, if route_of(op) == Route::Direct { 3_000 } else { 500 })
+}
+
+/// Every third batch goes straight to its place.
+fn route_of(op: u64) -> Route {
+    if op.is_multiple_of(3) { Route::Direct } else { Route::Later }
 }
 
 /// Opens a copied directory as the broker does at boot and gives, per lane, all batches in order.
@@ -32,12 +37,27 @@ async fn boot(path: &Path) -> Vec<Vec<Bytes>> {
         logs[lane as usize - 1] = log;
     }
     directory.reconcile(&logs, recovery.direct_batches()).unwrap();
-    let store = SegmentStore::new(directory, StorageCounters::default().into(), 4);
+    let store = SegmentStore::new(directory.clone(), StorageCounters::default().into(), 4);
     let mut lanes = Vec::new();
-    for (lane, log) in (1..).zip(&logs) {
+    for (lane, log) in (1..).zip(&mut logs) {
         let mut batches = stored(&store, log).await;
-        let records = recovery.lanes.get(&LaneId(lane)).into_iter().flatten();
-        batches.extend(records.map(|record| record.batch.clone()));
+        let mut waiting = Vec::new();
+        for record in recovery.lanes.get(&LaneId(lane)).into_iter().flatten() {
+            let (batch, route) = match record.placing {
+                Placing::Direct(place) => {
+                    (directory.read_direct(place, &record.batch).unwrap(), Route::Direct)
+                }
+                _ => (record.batch.clone(), Route::Later),
+            };
+            log.place_again(&record.batch, record.placing.place().unwrap(), route).unwrap();
+            waiting.push(batch);
+        }
+        // The first checkpoint after the start brings everything to its place.
+        let plan = log.plan_append(waiting.iter().cloned()).unwrap();
+        store.append(&plan).await.unwrap();
+        log.appended(&plan);
+        batches.extend(waiting);
+        assert_eq!(stored(&store, log).await, batches);
         lanes.push(batches);
     }
     lanes
@@ -85,7 +105,18 @@ fn a_crash_between_any_two_steps_of_a_checkpoint_loses_and_repeats_nothing() {
         let mut acknowledged = 0;
         for round in 1..=3u64 {
             for op in acknowledged + 1..=acknowledged + 4 {
-                shard.write([record(1, op, batch_of(1, op)), record(2, op, batch_of(2, op))]).await;
+                let records: Vec<_> = (1..)
+                    .zip(logs.iter_mut())
+                    .map(|(lane, log)| placed(log, route_of(op), record(lane, op, batch_of(lane, op))))
+                    .collect();
+                shard.write(records).await;
+                if round == 1 {
+                    crashes.after("a write");
+                    let copy = crashes.taken.pop().unwrap().1;
+                    let expected: Vec<Vec<Bytes>> =
+                        [1, 2].map(|lane| (1..=op).map(|op| batch_of(lane, op)).collect()).into();
+                    assert_eq!(boot(&copy).await, expected, "crash after op {op}");
+                }
             }
             acknowledged += 4;
             let expected: Vec<Vec<Bytes>> =
@@ -111,6 +142,14 @@ async fn checkpoint(
     let place = shard.journal.rotate(|| shard.planner.close()).await.unwrap();
     shard.planner.rotated(place);
     crashes.after("rotation");
+    let frozen: Vec<Vec<u8>> = logs
+        .iter()
+        .map(|log| {
+            let mut list = Vec::new();
+            log.encode_at(Offset(acknowledged * 2), &mut list);
+            list
+        })
+        .collect();
     for (lane, log) in (1..).zip(logs.iter_mut()) {
         let tail: Vec<Bytes> =
             (log.next_offset().0 / 2 + 1..=acknowledged).map(|op| batch_of(lane, op)).collect();
@@ -125,9 +164,7 @@ async fn checkpoint(
     }
     shard.segments.flush().await.unwrap();
     crashes.after("the flush of segments");
-    for (lane, log) in (1..).zip(logs.iter()) {
-        let mut payload = Vec::new();
-        log.encode(&mut payload);
+    for (lane, payload) in (1..).zip(frozen) {
         // A checkpoint that was being written when the crash came.
         let beside = crashes.home.path().join(format!("lanes/{lane}.checkpoint.tmp"));
         std::fs::write(&beside, &payload[..10]).unwrap();
@@ -177,7 +214,7 @@ fn a_segment_longer_than_recorded_is_cut_and_a_shorter_one_refused() {
         let recorded = log.clone();
         shard.append(&mut log, (2..=4).map(|op| batch_of(1, op)).collect()).await;
         let report = directory.reconcile([&recorded], []).unwrap();
-        assert_eq!((report.cut, report.cut_bytes), (1, 8192 - batch_of(1, 1).len() as u64));
+        assert_eq!((report.cut, report.cut_bytes), (1, 12_288 - batch_of(1, 1).len() as u64));
         let error = directory.reconcile([&log], []).unwrap_err().to_string();
         assert!(error.contains("partition 9-1: segment 9-1-00000000000000000000.segment has"), "{error}");
         std::fs::remove_file(log.files().next().unwrap().path(home.path())).unwrap();
