@@ -145,6 +145,14 @@ pub struct Limits {
     /// Largest frame of a client, header included.
     pub frame_bytes_max: u32,
     pub requests_per_connection_max: u32,
+    /// Bytes of open requests and of the answers that they ask for.
+    pub inflight_bytes_per_connection_max: u64,
+    /// On one shard.
+    pub requests_per_user_max: u32,
+    /// Bytes of the frames of open requests on one shard.
+    pub inflight_bytes_per_user_max: u64,
+    /// On the node; `None`: unlimited.
+    pub connections_per_user_max: Option<u32>,
     /// Requests that wait for one shard.
     pub mailbox_capacity: u32,
 }
@@ -162,6 +170,8 @@ pub struct PartitionLimits {
 pub struct Reads {
     pub wait_max: Duration,
     pub pending_per_shard_max: u32,
+    /// `None`: three quarters of `pending_per_shard_max`, at least what a session may have.
+    pub pending_per_user_max: Option<u32>,
     pub pending_per_session_max: u32,
     /// Bytes of one answer.
     pub read_bytes_max: u32,
@@ -259,6 +269,10 @@ impl Config {
             limits: Limits {
                 frame_bytes_max: read.number("limits.frame_bytes_max"),
                 requests_per_connection_max: read.number("limits.requests_per_connection_max"),
+                inflight_bytes_per_connection_max: read.number("limits.inflight_bytes_per_connection_max"),
+                requests_per_user_max: read.number("limits.requests_per_user_max"),
+                inflight_bytes_per_user_max: read.number("limits.inflight_bytes_per_user_max"),
+                connections_per_user_max: read.count("limits.connections_per_user_max"),
                 mailbox_capacity: read.number("limits.mailbox_capacity"),
             },
             partition: PartitionLimits {
@@ -268,6 +282,7 @@ impl Config {
             reads: Reads {
                 wait_max: read.time("reads.wait_max"),
                 pending_per_shard_max: read.number("reads.pending_per_shard_max"),
+                pending_per_user_max: read.count("reads.pending_per_user_max"),
                 pending_per_session_max: read.number("reads.pending_per_session_max"),
                 read_bytes_max: read.number("reads.read_bytes_max"),
                 inflight_bytes_max: read.number("reads.inflight_bytes_max"),
@@ -349,6 +364,14 @@ impl Config {
             ("connections.max", self.connections.max.map(count)),
             ("limits.frame_bytes_max", Some(bytes(self.limits.frame_bytes_max.into()))),
             ("limits.requests_per_connection_max", Some(count(self.limits.requests_per_connection_max))),
+            (
+                "limits.inflight_bytes_per_connection_max",
+                Some(bytes(self.limits.inflight_bytes_per_connection_max)),
+            ),
+            ("limits.requests_per_user_max", Some(count(self.limits.requests_per_user_max))),
+            ("limits.inflight_bytes_per_user_max", Some(bytes(self.limits.inflight_bytes_per_user_max))),
+            ("limits.connections_per_user_max", self.limits.connections_per_user_max.map(count)),
+            ("reads.pending_per_user_max", reads.pending_per_user_max.map(count)),
             ("limits.mailbox_capacity", Some(count(self.limits.mailbox_capacity))),
             ("partition.dedup_sessions_max", Some(count(self.partition.dedup_sessions_max))),
             ("partition.consumer_offsets_max", Some(count(self.partition.consumer_offsets_max))),
@@ -380,6 +403,14 @@ impl Config {
             })?;
         }
         Ok(())
+    }
+}
+
+impl Reads {
+    /// Polls of one user that may wait on one shard.
+    pub fn pending_per_user(&self) -> u32 {
+        let auto = (self.pending_per_shard_max / 4 * 3).max(self.pending_per_session_max);
+        self.pending_per_user_max.unwrap_or(auto)
     }
 }
 

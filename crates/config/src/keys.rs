@@ -200,11 +200,18 @@ pub const KEYS: &[Key] = &[
         .or("auto"),
     Key::new("limits.frame_bytes_max", bytes(MIB, 64 * MIB), "64 MiB", "Largest frame that a client may send, header included."),
     Key::new("limits.requests_per_connection_max", count(1, 4096), "256", "Most requests of one connection at a time; the connection is not read further until one is answered."),
+    Key::new("limits.inflight_bytes_per_connection_max", bytes(MIB, 16 * GIB), "128 MiB", "Most bytes of open requests of one connection, and of the answers that they ask for; the connection is not read further above it."),
+    Key::new("limits.requests_per_user_max", count(1, 1_048_576), "16384", "Most requests of one user at a time on one shard, of all its connections; one more is refused with 58."),
+    Key::new("limits.inflight_bytes_per_user_max", bytes(MIB, 64 * GIB), "512 MiB", "Most bytes of requests of one user at a time on one shard; one more is refused with 58."),
+    Key::new("limits.connections_per_user_max", count(1, 1_000_000), "unlimited", "Most signed-in connections of one user on the node; a sign-in above it is refused with 58.")
+        .or("unlimited"),
     Key::new("limits.mailbox_capacity", count(64, 65_536), "4096", "Requests that wait for one shard. A full mailbox refuses new ones before anything happened."),
     Key::new("partition.dedup_sessions_max", count(1, 65_536), "4096", "Sessions of which a partition remembers the last send, so that a retry is stored once."),
     Key::new("partition.consumer_offsets_max", count(1, 262_144), "4096", "Stored offsets of one partition, for each kind of consumer."),
     Key::new("reads.wait_max", milliseconds(0, 600 * SECOND), "30 s", "Longest wait of a poll; a longer one is cut to this."),
     Key::new("reads.pending_per_shard_max", count(1, 65_536), "1024", "Most polls that wait on one shard."),
+    Key::new("reads.pending_per_user_max", count(1, 65_536), "auto", "Most polls of one user that wait on one shard, of all its sessions. auto: three quarters of reads.pending_per_shard_max.")
+        .or("auto"),
     Key::new("reads.pending_per_session_max", count(1, 4096), "64", "Most polls of one session that wait."),
     Key::new("reads.read_bytes_max", bytes(64 * KIB, 64 * MIB), "16 MiB", "Most bytes that one read returns (a single larger message is still returned whole)."),
     Key::new("reads.inflight_bytes_max", bytes(MIB, 16 * GIB), "64 MiB", "Memory of one shard for reads of segments: so many run at once as answers of read_bytes_max fit in, at least one."),

@@ -58,11 +58,18 @@ impl Config {
             "connections.max" => maybe(self.connections.max.map(count)),
             "limits.frame_bytes_max" => Value::Bytes(limits.frame_bytes_max.into()),
             "limits.requests_per_connection_max" => count(limits.requests_per_connection_max),
+            "limits.inflight_bytes_per_connection_max" => {
+                Value::Bytes(limits.inflight_bytes_per_connection_max)
+            }
+            "limits.requests_per_user_max" => count(limits.requests_per_user_max),
+            "limits.inflight_bytes_per_user_max" => Value::Bytes(limits.inflight_bytes_per_user_max),
+            "limits.connections_per_user_max" => maybe(limits.connections_per_user_max.map(count)),
             "limits.mailbox_capacity" => count(limits.mailbox_capacity),
             "partition.dedup_sessions_max" => count(self.partition.dedup_sessions_max),
             "partition.consumer_offsets_max" => count(self.partition.consumer_offsets_max),
             "reads.wait_max" => Value::Duration(reads.wait_max),
             "reads.pending_per_shard_max" => count(reads.pending_per_shard_max),
+            "reads.pending_per_user_max" => maybe(reads.pending_per_user_max.map(count)),
             "reads.pending_per_session_max" => count(reads.pending_per_session_max),
             "reads.read_bytes_max" => Value::Bytes(reads.read_bytes_max.into()),
             "reads.inflight_bytes_max" => Value::Bytes(reads.inflight_bytes_max),

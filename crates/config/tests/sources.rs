@@ -44,6 +44,7 @@ fn without_any_source_the_defaults_of_the_table_hold() {
     assert!(resolved.effective.entries.iter().all(|entry| entry.source == Source::Default));
 }
 
+/// S111: also an empty variable counts as not set.
 #[test]
 fn flag_wins_over_environment_over_file() {
     let file = "shards = 1\n\n[tcp]\naddress = '127.0.0.1:1'\n[sessions]\ntimeout = '50 s'\n";

@@ -19,6 +19,8 @@ use laneway_metadata::planner::PlanSettings;
 use laneway_metadata::{Metadata, limits};
 use laneway_reads::WaiterLimits;
 use laneway_shard_metadata::MetadataLane;
+use laneway_shard_partition::budgets::{UserConnections, UserLimits};
+use laneway_shard_partition::connections::ConnectionLimits;
 use laneway_shard_partition::core::LaneLimits;
 use laneway_shard_partition::message::Message;
 use laneway_shard_partition::passwords::{Methods, Passwords};
@@ -190,6 +192,9 @@ impl Broker {
             address: node_address(&config, bound.as_ref().map(Bound::address)),
             connections_max: descriptors::connections_max(config.connections.max, descriptors) as usize,
             connections: Arc::default(),
+            user_connections: UserConnections::new(
+                config.limits.connections_per_user_max.unwrap_or(u32::MAX),
+            ),
             passwords: check_passwords(verifier, cores.count())?,
             plan,
             keys: Arc::new(ring),
@@ -420,6 +425,7 @@ struct SettingsOfAll<'a> {
     address: NodeAddress,
     connections_max: usize,
     connections: Arc<AtomicUsize>,
+    user_connections: UserConnections,
     passwords: Passwords,
     plan: PlanSettings,
     keys: Arc<KeyRing>,
@@ -434,12 +440,15 @@ impl SettingsOfAll<'_> {
             id: ShardId(shard),
             shards: self.shards,
             frame_bytes_max: config.limits.frame_bytes_max as usize,
-            requests_per_connection_max: config.limits.requests_per_connection_max as usize,
+            connection_limits: connection_limits(config),
+            user_limits: user_limits(config),
+            user_connections: self.user_connections.clone(),
             connections_max: self.connections_max,
             connections: self.connections.clone(),
             wait_us_max: config.reads.wait_max.as_micros() as u64,
             waiters: WaiterLimits {
                 shard_max: config.reads.pending_per_shard_max as usize,
+                user_max: config.reads.pending_per_user() as usize,
                 session_max: config.reads.pending_per_session_max as usize,
             },
             read_bytes_max: config.reads.read_bytes_max,
@@ -568,6 +577,24 @@ fn lane_limits(config: &Config) -> LaneLimits {
 fn reads_at_once(config: &Config) -> usize {
     let reads = config.reads.inflight_bytes_max / u64::from(config.reads.read_bytes_max);
     usize::try_from(reads).unwrap_or(usize::MAX).max(1)
+}
+
+fn connection_limits(config: &Config) -> ConnectionLimits {
+    ConnectionLimits {
+        requests_max: config.limits.requests_per_connection_max as usize,
+        bytes_max: as_usize(config.limits.inflight_bytes_per_connection_max),
+    }
+}
+
+fn user_limits(config: &Config) -> UserLimits {
+    UserLimits {
+        requests_max: config.limits.requests_per_user_max as usize,
+        bytes_max: as_usize(config.limits.inflight_bytes_per_user_max),
+    }
+}
+
+fn as_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 fn group_limits(config: &Config) -> GroupLimits {

@@ -83,7 +83,9 @@ fn mistakes_end_with_2_and_name_the_fix() {
         &[],
         &["topic.segment_size (1 GiB)", "topic.max_topic_size (16 MiB)"],
     );
+    // S114
     refused_by_both(&["--log", "inof"], &[], &["inof", "info"]);
+    refused_by_both(&["--set", "tokens.per_user_max=0"], &[], &["tokens.per_user_max", "from 1"]);
     refused_by_both(&["--http", "127.0.0.1:3000"], &[], &["--http", "HTTP is not there yet", "http.address"]);
     refused_by_both(&["--tcp", "localhost:8090"], &[], &["--tcp", "127.0.0.1:8090"]);
     refused_by_both(&["--config", "/nonexistent/l.toml"], &[], &["/nonexistent/l.toml"]);

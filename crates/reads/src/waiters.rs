@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use laneway_wire::{ClientId, Offset, PartitionKey, RequestNumber, SessionEpoch, Status};
+use laneway_wire::{ClientId, Offset, PartitionKey, RequestNumber, SessionEpoch, Status, UserId};
 
 use crate::deadlines::Deadlines;
 use crate::invariants;
@@ -61,6 +61,8 @@ pub struct Admission<T> {
     pub partition: PartitionKey,
     /// Who asks.
     pub requester: Requester,
+    /// The user of the session; the quota is charged to it, too.
+    pub user: UserId,
     /// When it ends.
     pub deadlines: Deadlines,
     /// What it wants.
@@ -78,6 +80,7 @@ pub struct Waiter<T> {
     pub deadlines: Deadlines,
     /// What it wants.
     pub request: T,
+    user: UserId,
     parked: Option<WakeAt>,
     /// Its request timeout was reported: it only waits to be finished.
     timed_out: bool,
@@ -112,6 +115,12 @@ pub enum ParkRefused {
         /// The limit.
         max: usize,
     },
+    /// The user is full: the rest of the shard is for others.
+    #[error("{max} deferred reads of this user are pending on this shard; retry when one was answered")]
+    User {
+        /// The limit.
+        max: usize,
+    },
     /// The session is full.
     #[error("{max} deferred reads of this session are pending; retry when one was answered")]
     Session {
@@ -132,13 +141,19 @@ impl ParkRefused {
 pub struct WaiterLimits {
     /// On the shard.
     pub shard_max: usize,
+    /// Of all sessions of one user.
+    pub user_max: usize,
     /// Of one session.
     pub session_max: usize,
 }
 
 impl Default for WaiterLimits {
     fn default() -> Self {
-        Self { shard_max: PENDING_PER_SHARD_MAX, session_max: PENDING_PER_SESSION_MAX }
+        Self {
+            shard_max: PENDING_PER_SHARD_MAX,
+            user_max: PENDING_PER_SHARD_MAX,
+            session_max: PENDING_PER_SESSION_MAX,
+        }
     }
 }
 
@@ -159,16 +174,20 @@ impl<T> Waiters<T> {
 
     /// Takes a quota unit for a request, which is running from now on. The refused request comes back with the reason.
     pub fn admit(&mut self, admission: Admission<T>) -> Result<WaiterId, (T, ParkRefused)> {
-        let Admission { partition, requester, deadlines, request } = admission;
+        let Admission { partition, requester, user, deadlines, request } = admission;
         if self.waiters.len() >= self.limits.shard_max {
             return Err((request, ParkRefused::Shard { max: self.limits.shard_max }));
+        }
+        if self.index.of_user(user) >= self.limits.user_max {
+            return Err((request, ParkRefused::User { max: self.limits.user_max }));
         }
         if self.index.of_session(requester.session) >= self.limits.session_max {
             return Err((request, ParkRefused::Session { max: self.limits.session_max }));
         }
         let id = WaiterId(self.next_id);
         self.next_id += 1;
-        let waiter = Waiter { partition, requester, deadlines, request, parked: None, timed_out: false };
+        let waiter =
+            Waiter { partition, requester, deadlines, request, user, parked: None, timed_out: false };
         self.index.insert(id, &waiter);
         self.waiters.insert(id, waiter);
         debug_assert!(invariants::within_limits(self));

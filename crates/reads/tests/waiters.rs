@@ -7,11 +7,11 @@ use laneway_reads::{
     WaiterLimits, Waiters, WakeAt, invariants,
 };
 use laneway_wire::{
-    ClientId, Incarnation, Offset, PartitionId, PartitionKey, RequestNumber, SessionEpoch, Status,
+    ClientId, Incarnation, Offset, PartitionId, PartitionKey, RequestNumber, SessionEpoch, Status, UserId,
 };
 use proptest::prelude::*;
 
-const LIMITS: WaiterLimits = WaiterLimits { shard_max: 8, session_max: 3 };
+const LIMITS: WaiterLimits = WaiterLimits { shard_max: 8, user_max: 8, session_max: 3 };
 
 fn partition(number: u32) -> PartitionKey {
     PartitionKey { incarnation: Incarnation(7), partition: PartitionId(number) }
@@ -29,6 +29,7 @@ fn admission(number: u32, requester: Requester, wait: u64, request: u64) -> Admi
     Admission {
         partition: partition(number),
         requester,
+        user: UserId(1),
         deadlines: Deadlines { wait: Nanos(wait), request: Nanos(request) },
         request: (),
     }
@@ -54,6 +55,24 @@ fn session_quota_refuses_and_is_freed_by_a_cancel() {
     waiters.admit(admission(0, requester(2, 8, 1), 10, 20)).unwrap();
     assert!(waiters.cancel(requester(1, 9, 2)).is_some());
     waiters.admit(admission(0, requester(2, 9, 4), 10, 20)).unwrap();
+}
+
+#[test]
+fn a_user_leaves_room_for_others_whatever_its_sessions() {
+    let mut waiters: Waiters<()> = Waiters::new(WaiterLimits { user_max: 4, ..LIMITS });
+    let of = |user, session, request| Admission {
+        user: UserId(user),
+        ..admission(0, requester(session, session, request), 10, 20)
+    };
+    for session in 1..=4 {
+        waiters.admit(of(1, session, 1)).unwrap();
+    }
+    let (_, refused) = waiters.admit(of(1, 5, 1)).unwrap_err();
+    assert_eq!(refused, ParkRefused::User { max: 4 });
+    waiters.admit(of(2, 6, 1)).unwrap();
+    assert!(waiters.cancel(requester(2, 2, 1)).is_some());
+    waiters.admit(of(1, 5, 1)).unwrap();
+    assert!(invariants::indexes_are_exact(&waiters) && invariants::within_limits(&waiters));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use laneway_transport::{OutFrame, Outbox, Signal, listener};
 use laneway_wire::protocol::ProtocolVersion;
 use laneway_wire::{ClientId, RequestNumber, SessionEpoch, UserId};
 
+use crate::budgets::{UserCharge, UserLimits, UserUse};
 use crate::message::{PartitionRequest, ShardId};
 use crate::origin::fetches::FetchState;
 use crate::progress::Progress;
@@ -18,9 +19,23 @@ use crate::progress::Progress;
 /// Bits of a connection's number that count the connections of its shard.
 const COUNT_BITS: u32 = 24;
 
-/// Bytes that the open requests of one connection may hold: the frames that came in and the answers that they ask for.
-/// Above it the connection is not read. A client that pipelines large reads and takes no answer holds this much, no more.
-const CHARGED_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// What the open requests of one connection may hold. Above it the connection is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// How many there are.
+    pub requests_max: usize,
+    /// Bytes of the frames that came in and of the answers that they ask for. A client that pipelines large reads and
+    /// takes no answer holds this much, no more.
+    pub bytes_max: usize,
+}
+
+/// What one open request holds.
+#[derive(Debug, Default)]
+struct Charge {
+    bytes: usize,
+    /// For the user's own budget; a request number that is sent twice counts twice.
+    user: Vec<UserCharge>,
+}
 
 /// Who is signed in on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +64,9 @@ pub struct Connection {
     in_flight: Cell<usize>,
     settled: Signal,
     /// Bytes that open requests hold or may still bring, by request number.
-    charges: RefCell<BTreeMap<RequestNumber, usize>>,
+    charges: RefCell<BTreeMap<RequestNumber, Charge>>,
+    /// What the signed-in user holds on this shard.
+    user: RefCell<Option<Rc<UserUse>>>,
     charged: Cell<usize>,
     /// Deferred reads that an owner holds, by request number: where a cancel goes.
     deferred: RefCell<BTreeMap<RequestNumber, ShardId>>,
@@ -71,20 +88,26 @@ impl Connection {
         self.binding.get()
     }
 
-    /// Binds the connection, or unbinds it.
-    pub fn bind(&self, binding: Option<Binding>) {
+    /// Binds the connection, or unbinds it. `user`: what the user holds on this shard.
+    pub fn bind(&self, binding: Option<(Binding, Rc<UserUse>)>) {
+        let (binding, user) = binding.unzip();
         self.binding.set(binding);
+        *self.user.borrow_mut() = user;
     }
 
     /// Counts a request that will be answered, with the bytes of its frame.
     pub fn begin(&self, request: RequestNumber, bytes: usize) {
         self.in_flight.set(self.in_flight.get() + 1);
         self.charge(request, bytes);
+        if let Some(user) = &*self.user.borrow() {
+            let charge = UserCharge::new(user.clone(), bytes);
+            self.charges.borrow_mut().entry(request).or_default().user.push(charge);
+        }
     }
 
     /// Charges an open request for more bytes: those that its answer may have.
     pub fn charge(&self, request: RequestNumber, bytes: usize) {
-        *self.charges.borrow_mut().entry(request).or_default() += bytes;
+        self.charges.borrow_mut().entry(request).or_default().bytes += bytes;
         self.charged.set(self.charged.get() + bytes);
     }
 
@@ -96,25 +119,30 @@ impl Connection {
 
     /// Takes the end of a counted request that gets no answer.
     pub fn settle(&self, request: RequestNumber) {
-        let charge = self.charges.borrow_mut().remove(&request).unwrap_or(0);
-        self.charged.set(self.charged.get() - charge);
+        let charge = self.charges.borrow_mut().remove(&request).unwrap_or_default();
+        self.charged.set(self.charged.get() - charge.bytes);
         let left = self.in_flight.get().checked_sub(1).expect("every answer belongs to a counted request");
         self.in_flight.set(left);
         self.settled.ring();
     }
 
-    /// Waits until fewer than `max` counted requests are open, what they may hold is within bounds, and the client takes
-    /// its replies. One request is always taken, however large.
-    pub async fn room(&self, max: usize) {
+    /// Whether the user's open requests on this shard, the newest included, are within its budget.
+    pub fn user_is_within(&self, limits: &UserLimits) -> bool {
+        self.user.borrow().as_ref().is_none_or(|user| user.is_within(limits))
+    }
+
+    /// Waits until there is room for one more counted request, and the client takes its replies. One request is always
+    /// taken, however large.
+    pub async fn room(&self, limits: &ConnectionLimits) {
         self.outbox.room().await;
-        while self.is_full(max) && !self.outbox.is_closed() {
+        while self.is_full(limits) && !self.outbox.is_closed() {
             self.settled.wait().await;
         }
     }
 
-    fn is_full(&self, max: usize) -> bool {
+    fn is_full(&self, limits: &ConnectionLimits) -> bool {
         let open = self.in_flight.get();
-        open >= max || (open > 0 && self.charged.get() > CHARGED_BYTES_MAX)
+        open >= limits.requests_max || (open > 0 && self.charged.get() > limits.bytes_max)
     }
 
     /// Remembers where a deferred read waits.
@@ -187,6 +215,7 @@ impl Connections {
             in_flight: Cell::new(0),
             settled: Signal::default(),
             charges: RefCell::default(),
+            user: RefCell::default(),
             charged: Cell::new(0),
             deferred: RefCell::default(),
             fetches: RefCell::default(),

@@ -10,6 +10,7 @@
 //! [`damping`] (who signs in).
 #![forbid(unsafe_code)]
 
+pub mod budgets;
 pub mod calls;
 pub mod checkpoint;
 pub mod clock;

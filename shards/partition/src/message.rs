@@ -312,7 +312,7 @@ pub enum Question {
         /// The fetch's name for it.
         watch: WatchId,
         /// Whose it is, when it waits: one that does not wait is told where things stand and follows nothing.
-        waits: Option<SessionKey>,
+        waits: Option<Access>,
         /// Who reads.
         consumer: ConsumerKey,
         /// The partitions, and where the fetch starts in each.

@@ -91,7 +91,7 @@ async fn read_frames(shard: &Rc<Shard>, connection: &Rc<Connection>, stream: Tcp
     let mut reader = FrameReader::new(stream, UNBOUND_FRAME_BYTES_MAX);
     let mut served = 0;
     loop {
-        connection.room(shard.settings.requests_per_connection_max).await;
+        connection.room(&shard.settings.connection_limits).await;
         if connection.outbox.is_closed() {
             return;
         }
@@ -230,6 +230,10 @@ impl Shard {
         };
         let reply_to = self.reply_to(connection, &header);
         connection.begin(header.request, frame.bytes);
+        if !connection.user_is_within(&self.settings.user_limits) {
+            self.refuse_here(reply_to, Status::TransientNotAccepted);
+            return Step::Next;
+        }
         if operation.is_partition() || operation == Operation::DeleteSegments {
             self.serve_partition_write(connection, reply_to, binding, operation, frame);
         } else if secrets::carries_password(operation) {

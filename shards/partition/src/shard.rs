@@ -22,9 +22,10 @@ use laneway_transport::{OutFrame, Signal};
 use laneway_vsr::{Durability, Entry, EntryBody, Header};
 use laneway_wire::{EvictionReason, LaneId, Micros, Op, Status};
 
+use crate::budgets::{UserConnections, UserLimits, Users};
 use crate::calls::{Call, Calls};
 use crate::clock;
-use crate::connections::Connections;
+use crate::connections::{ConnectionLimits, Connections};
 use crate::core::LaneLimits;
 use crate::disk::Reads;
 use crate::message::{
@@ -81,8 +82,12 @@ pub struct ShardSettings {
     pub shards: u16,
     /// Largest frame of a signed-in client, bytes.
     pub frame_bytes_max: usize,
-    /// Requests of one connection that may be open at once.
-    pub requests_per_connection_max: usize,
+    /// What the open requests of one connection may hold.
+    pub connection_limits: ConnectionLimits,
+    /// What the open requests of one user may hold on this shard.
+    pub user_limits: UserLimits,
+    /// Connections of each user on the node.
+    pub user_connections: UserConnections,
     /// Connections that the node holds at most.
     pub connections_max: usize,
     /// Connections that the node holds.
@@ -140,6 +145,8 @@ pub struct Shard {
     pub journal_bell: Signal,
     /// Reads of segments.
     pub reads: Reads,
+    /// What users hold here.
+    pub users: RefCell<Users>,
     /// The keys of the streams that it met.
     pub stream_keys: StreamKeys,
     /// Grouped fetches of its connections.
@@ -200,6 +207,7 @@ impl Shard {
             commit: RefCell::new(commit),
             journal_bell: Signal::default(),
             reads: Reads::default(),
+            users: RefCell::default(),
             stream_keys: StreamKeys::default(),
             fetches: Fetches::default(),
             rotate_after: Cell::new(Nanos(0)),

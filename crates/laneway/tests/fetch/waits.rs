@@ -185,6 +185,7 @@ fn full_quota_refuses_the_whole_fetch() {
     for shards in SHARDS {
         let node = Node::start_with(shards, |config| {
             config.reads.pending_per_shard_max = 5;
+            config.reads.pending_per_user_max = Some(5);
             config.reads.pending_per_session_max = 3;
         });
         let (mut client, mut other) = (node.client(), node.client());

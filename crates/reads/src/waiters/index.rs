@@ -12,6 +12,7 @@ pub(super) struct Index {
     by_deadline: BTreeSet<(Nanos, WaiterId)>,
     by_request: BTreeSet<(ConnectionId, RequestNumber, WaiterId)>,
     by_session: BTreeMap<SessionKey, BTreeSet<WaiterId>>,
+    by_user: BTreeMap<UserId, usize>,
 }
 
 const FIRST: WaiterId = WaiterId(0);
@@ -23,6 +24,7 @@ impl Index {
         self.by_partition.insert((waiter.partition, id));
         self.by_request.insert((connection, request, id));
         self.by_session.entry(session).or_default().insert(id);
+        *self.by_user.entry(waiter.user).or_default() += 1;
         self.by_deadline.insert((waiter.deadline(), id));
         self.insert_thresholds(id, waiter);
     }
@@ -35,6 +37,12 @@ impl Index {
             ids.remove(&id);
             if ids.is_empty() {
                 self.by_session.remove(&session);
+            }
+        }
+        if let Some(count) = self.by_user.get_mut(&waiter.user) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_user.remove(&waiter.user);
             }
         }
         self.by_deadline.remove(&(waiter.deadline(), id));
@@ -126,6 +134,10 @@ impl Index {
         self.by_session.get(&session).map_or(0, BTreeSet::len)
     }
 
+    pub(super) fn of_user(&self, user: UserId) -> usize {
+        self.by_user.get(&user).copied().unwrap_or(0)
+    }
+
     pub(super) fn requests_of_session(&self, session: SessionKey) -> Vec<WaiterId> {
         self.by_session.get(&session).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
@@ -137,6 +149,7 @@ impl Index {
             && self.by_bytes == other.by_bytes
             && self.by_request == other.by_request
             && self.by_session == other.by_session
+            && self.by_user == other.by_user
             && other.by_deadline.is_subset(&self.by_deadline)
     }
 

@@ -199,8 +199,7 @@ impl Shard {
         watch: WatchId,
         state: &FetchState,
     ) -> Result<Vec<Target>, Ended> {
-        let waits = (fetch.deadlines.wait > clock::now())
-            .then_some(SessionKey { client: binding.client, session: binding.session });
+        let waits = (fetch.deadlines.wait > clock::now()).then_some(fetch.access);
         let owners = self.resolve(&mut fetch, watch, waits).await;
         let full = fetch.targets.iter().any(Target::found_no_room);
         let asked =
@@ -259,7 +258,7 @@ impl Shard {
         self: &Rc<Self>,
         fetch: &mut Fetch,
         watch: WatchId,
-        waits: Option<SessionKey>,
+        waits: Option<Access>,
     ) -> Vec<ShardId> {
         let mut by_owner: BTreeMap<ShardId, Vec<WatchTarget>> = BTreeMap::new();
         for target in &fetch.targets {

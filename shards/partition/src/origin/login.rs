@@ -61,8 +61,11 @@ impl Shard {
         match answer {
             Ok((session, user)) => {
                 let binding = Binding { client: header.client, session, user, protocol: version };
-                self.attach(connection, binding);
-                connection.outbox.push(registered(&header, &binding));
+                let frame = match self.attach(connection, binding) {
+                    Ok(()) => registered(&header, &binding),
+                    Err(status) => Echo::new(&header).rejection(status),
+                };
+                connection.outbox.push(frame);
             }
             Err(Refused::Retry) => {
                 connection.outbox.push(Echo::new(&header).rejection(Status::TransientNotAccepted));
@@ -174,9 +177,12 @@ impl Shard {
         match self.find_session(&frame.body) {
             Ok((client, session, user)) => {
                 let binding = Binding { client, session, user, protocol: version };
-                self.attach(connection, binding);
                 let commit = self.metadata().applied();
-                connection.outbox.push(echo.read(commit, |out| payload(&binding).put(out)));
+                let frame = match self.attach(connection, binding) {
+                    Ok(()) => echo.read(commit, |out| payload(&binding).put(out)),
+                    Err(status) => echo.refusal(status),
+                };
+                connection.outbox.push(frame);
             }
             Err(status) => connection.outbox.push(echo.refusal(status)),
         }
@@ -197,16 +203,23 @@ impl Shard {
         Ok((session.client, session.epoch, session.user))
     }
 
-    fn attach(self: &Rc<Self>, connection: &Connection, binding: Binding) {
+    /// Errors: [`Status::TransientNotAccepted`] when the user has as many connections as it may.
+    fn attach(self: &Rc<Self>, connection: &Connection, binding: Binding) -> Result<(), Status> {
         self.leave_session(connection);
-        connection.bind(Some(binding));
+        if !self.settings.user_connections.join(binding.user) {
+            tracing::warn!(peer = %connection.peer, user = binding.user.0, "the user has too many connections");
+            return Err(Status::TransientNotAccepted);
+        }
+        connection.bind(Some((binding, self.users.borrow_mut().of(binding.user))));
         self.note_attached(&binding, true);
+        Ok(())
     }
 
     /// The connection leaves its session, which lives on until its time is over.
     pub(super) fn leave_session(self: &Rc<Self>, connection: &Connection) {
         if let Some(binding) = connection.binding() {
             connection.bind(None);
+            self.settings.user_connections.leave(binding.user);
             self.note_attached(&binding, false);
         }
     }

@@ -39,6 +39,9 @@ impl Shard {
     ) {
         let reply_to = self.reply_to(connection, &frame.header);
         connection.begin(reply_to.request(), frame.bytes);
+        if !connection.user_is_within(&self.settings.user_limits) {
+            return self.refuse_here(reply_to, Status::TransientNotAccepted);
+        }
         match code {
             Code::PollMessages => {
                 let planned = self.plan_poll(reply_to, &binding, &frame);

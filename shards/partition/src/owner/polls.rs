@@ -145,6 +145,7 @@ impl Owner {
         let admission = Admission {
             partition: job.key,
             requester: job.requester,
+            user: job.access.user,
             deadlines: job.deadlines,
             request: job,
         };

@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use laneway_reads::{SessionKey, Strategy, WaiterLimits};
-use laneway_wire::{LaneId, Offset, PartitionKey, Status};
+use laneway_wire::{LaneId, Offset, PartitionKey, Status, UserId};
 
 use super::{Owner, Todo};
 use crate::core::ConsumerKey;
-use crate::message::{ShardId, WatchId, WatchTarget, WatchedState, WatchedTarget};
+use crate::message::{Access, ShardId, WatchId, WatchTarget, WatchedState, WatchedTarget};
 
 /// News of a partition for a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,42 +31,51 @@ pub(super) struct Watches {
     by_partition: BTreeMap<PartitionKey, BTreeSet<(ShardId, WatchId)>>,
     by_watch: BTreeMap<(ShardId, WatchId), Watch>,
     by_session: BTreeMap<SessionKey, usize>,
+    by_user: BTreeMap<UserId, usize>,
 }
 
 #[derive(Debug)]
 struct Watch {
     session: SessionKey,
+    user: UserId,
     keys: Vec<PartitionKey>,
 }
 
 impl Watches {
     /// At most as many fetches as polls may be parked, of all sessions and of one.
     pub(super) fn new(limits: WaiterLimits) -> Self {
-        Self { limits, by_partition: BTreeMap::new(), by_watch: BTreeMap::new(), by_session: BTreeMap::new() }
+        Self {
+            limits,
+            by_partition: BTreeMap::new(),
+            by_watch: BTreeMap::new(),
+            by_session: BTreeMap::new(),
+            by_user: BTreeMap::new(),
+        }
     }
 
-    fn is_full(&self, session: SessionKey) -> bool {
-        let of_session = self.by_session.get(&session).copied().unwrap_or(0);
-        self.by_watch.len() >= self.limits.shard_max || of_session >= self.limits.session_max
+    fn is_full(&self, access: &Access) -> bool {
+        let of_session = self.by_session.get(&access.session).copied().unwrap_or(0);
+        let of_user = self.by_user.get(&access.user).copied().unwrap_or(0);
+        self.by_watch.len() >= self.limits.shard_max
+            || of_user >= self.limits.user_max
+            || of_session >= self.limits.session_max
     }
 
-    fn add(&mut self, watcher: (ShardId, WatchId), session: SessionKey, keys: Vec<PartitionKey>) {
+    fn add(&mut self, watcher: (ShardId, WatchId), access: &Access, keys: Vec<PartitionKey>) {
+        let (session, user) = (access.session, access.user);
         for key in &keys {
             self.by_partition.entry(*key).or_default().insert(watcher);
         }
-        let replaced = self.by_watch.insert(watcher, Watch { session, keys });
+        let replaced = self.by_watch.insert(watcher, Watch { session, user, keys });
         assert!(replaced.is_none(), "a fetch asks each owner once");
         *self.by_session.entry(session).or_default() += 1;
+        *self.by_user.entry(user).or_default() += 1;
     }
 
     fn remove(&mut self, watcher: (ShardId, WatchId)) {
         let Some(watch) = self.by_watch.remove(&watcher) else { return };
-        if let Some(count) = self.by_session.get_mut(&watch.session) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_session.remove(&watch.session);
-            }
-        }
+        uncount(&mut self.by_session, watch.session);
+        uncount(&mut self.by_user, watch.user);
         for key in watch.keys {
             if let Some(watchers) = self.by_partition.get_mut(&key) {
                 watchers.remove(&watcher);
@@ -82,17 +91,26 @@ impl Watches {
     }
 }
 
+fn uncount<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}
+
 impl Owner {
     /// A fetch begins to follow partitions. Says where each of them stands now: a commit after this answer is pushed.
     pub fn handle_watch(
         &mut self,
         from: ShardId,
         watch: WatchId,
-        waits: Option<SessionKey>,
+        waits: Option<Access>,
         consumer: &ConsumerKey,
         targets: &[WatchTarget],
     ) -> Vec<WatchedTarget> {
-        let full = waits.is_some_and(|session| self.watches.is_full(session));
+        let full = waits.is_some_and(|access| self.watches.is_full(&access));
         let refusal = match (self.stopping, full) {
             (true, _) => Some(Status::TransientNotAccepted),
             (_, true) => Some(Status::DeferredPollCapacityExceeded),
@@ -108,10 +126,10 @@ impl Owner {
         }
         let keys: Vec<PartitionKey> =
             watched.iter().filter(|target| target.state.is_ok()).map(|target| target.key).collect();
-        if let Some(session) = waits
+        if let Some(access) = waits
             && !keys.is_empty()
         {
-            self.watches.add((from, watch), session, keys);
+            self.watches.add((from, watch), &access, keys);
         }
         watched
     }
