@@ -63,11 +63,22 @@ struct Counts {
     unanswered: AtomicU64,
 }
 
+/// The connections that send. They sign in before it storms: the broker makes whoever guesses wait, and this address with
+/// it.
+pub fn senders(broker: &Broker) -> Result<Vec<Connection>> {
+    (0..SENDERS).map(|_| Connection::open(broker.address())).collect()
+}
+
 /// Sends for `time` while it storms.
-pub fn send(broker: &Broker, topic: &Topic, storm: Storm, time: Duration) -> Result<Weather> {
+pub fn send(
+    broker: &Broker,
+    topic: &Topic,
+    senders: &mut Vec<Connection>,
+    storm: Storm,
+    time: Duration,
+) -> Result<Weather> {
     let (counts, over) = (Counts::default(), AtomicBool::new(false));
-    let senders: Result<Vec<_>> = (0..SENDERS).map(|_| Connection::open(broker.address())).collect();
-    let senders = senders?;
+    let states = std::mem::take(senders);
     let sent = std::thread::scope(|scope| {
         if storm != Storm::Calm {
             for guesser in 0..GUESSERS {
@@ -78,15 +89,18 @@ pub fn send(broker: &Broker, topic: &Topic, storm: Storm, time: Duration) -> Res
             // The first guesses are looked at, the damped ones after them are what lasts.
             std::thread::sleep(Duration::from_secs(1));
         }
-        let sent = workers::run(broker, senders, |sender, mut connection| {
-            pace(topic, sender, &mut connection, time)
+        let sent = workers::run(broker, states, |sender, mut connection| {
+            Ok((pace(topic, sender, &mut connection, time)?, connection))
         });
         over.store(true, Ordering::Relaxed);
         sent
     });
     let (taken, done) = sent?;
     let mut latencies = Latencies::default();
-    done.into_iter().for_each(|part| latencies.extend(part));
+    for (part, connection) in done {
+        latencies.extend(part);
+        senders.push(connection);
+    }
     Ok(Weather {
         latencies,
         asked: counts.asked.into_inner(),

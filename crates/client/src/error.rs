@@ -197,6 +197,15 @@ pub(crate) fn action(code: Code) -> &'static str {
         Code::GetTopics => "list the topics",
         Code::CreateTopic => "create the topic",
         Code::DeleteTopic => "delete the topic",
+        Code::GetUser => "look up the user",
+        Code::GetUsers => "list the users",
+        Code::CreateUser => "create the user",
+        Code::DeleteUser => "delete the user",
+        Code::UpdatePermissions => "change the permissions",
+        Code::ChangePassword => "change the password",
+        Code::GetPersonalAccessTokens => "list the tokens",
+        Code::CreatePersonalAccessToken => "create the token",
+        Code::DeletePersonalAccessToken => "delete the token",
         Code::CreatePartitions => "create partitions",
         Code::DeletePartitions => "delete partitions",
         other => other.name(),
@@ -214,6 +223,17 @@ pub fn advice(status: Status) -> Option<&'static str> {
             "this user may not do that: sign in as another user or ask for the permission"
         }
         Status::InvalidCredentials => "wrong user name or password",
+        Status::ResourceNotFound => "there is no such user, or no such token",
+        Status::InvalidUsername => "a user name has 3 to 50 bytes",
+        Status::InvalidPassword => "a password has 3 to 100 bytes",
+        Status::UserAlreadyExists => "a user of this name exists already",
+        Status::CannotDeleteUser => "the root user cannot be deleted",
+        Status::CannotChangePermissions => "the root user may do everything, which cannot be changed",
+        Status::CannotModifyRootUser => "the root user keeps its name and stays active",
+        Status::InvalidPersonalAccessTokenName => "the name of a token has 3 to 30 bytes",
+        Status::PersonalAccessTokenAlreadyExists => "you have a token of this name already",
+        Status::PersonalAccessTokensLimitReached => "you have as many tokens as a user may have",
+        Status::InvalidPersonalAccessTokenExpiry => "the token would end too far in the future",
         Status::InvalidPersonalAccessToken => "the token is unknown or expired",
         Status::TransientNotAccepted => {
             "the broker is busy or starting, nothing was done: try again in a moment"

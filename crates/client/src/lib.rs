@@ -17,6 +17,7 @@ pub mod messages;
 pub mod partitioner;
 pub mod resources;
 pub mod system;
+pub mod users;
 
 pub mod producer;
 pub mod reader;
@@ -31,3 +32,4 @@ pub use resources::{
     Name, Options, PartitionDetails, StreamDetails, StreamSummary, TopicDetails, TopicSummary,
 };
 pub use session::{Answer, Call, Event, Session};
+pub use users::{NewUser, TokenSummary, UserDetails, UserSummary};

@@ -18,6 +18,8 @@ fn main() -> ExitCode {
         Command::Streams(args) => commands::finish(commands::streams(&args)),
         Command::Changes(args) => commands::finish(commands::changes(&args)),
         Command::Topics(args) => commands::finish(commands::topics(&args)),
+        Command::Users(args) => commands::finish(commands::users(&args)),
+        Command::Tokens(args) => commands::finish(commands::tokens(&args)),
         Command::Ping(args) => commands::finish(commands::ping(&args)),
     };
     ExitCode::from(code)

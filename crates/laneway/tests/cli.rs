@@ -408,3 +408,65 @@ fn quickstart_verifies_files_of_any_bytes() {
     assert_eq!(output.status.code(), Some(1));
     assert!(errors(&output).contains("cannot read /no/such/file"), "{}", errors(&output));
 }
+
+#[test]
+fn users_come_with_rights_and_go() {
+    with_broker(|client| {
+        client.out("streams create logs");
+        client.out("topics create logs/web");
+        let made =
+            client.run("users create ann --grant read_servers --grant logs/web:poll_messages,send_messages");
+        assert!(made.status.success(), "{}", errors(&made));
+        let password = String::from_utf8(made.stdout).unwrap();
+        assert_eq!(password.trim_end().len(), 24, "a random password and nothing else");
+        client.refused("users create ann", 1, "a user of this name exists already");
+        client.refused("users create bob --grant logs:fly", 2, "use manage_stream, read_stream");
+        client.refused("users create bob --grant none:all", 1, "stream none");
+        client.send("users create bob --password-stdin", b"bobs secret\n");
+        client.refused("users create carl --password-stdin", 2, "fewer than 1 line");
+
+        let users = client.out("users list");
+        let names: Vec<&str> = users.lines().filter_map(|line| line.split('\t').nth(1)).collect();
+        assert_eq!(names, ["iggy", "ann", "bob"]);
+        let shown = client.out("users show ann");
+        let grants: Vec<&str> = shown.lines().skip(1).collect();
+        assert_eq!(grants, ["read_servers", "0/0:poll_messages,send_messages"]);
+        let as_bob = |line: &str, password: &str| {
+            let mut command = client.command(line);
+            command.args(["--username", "bob"]).env("LANEWAY_PASSWORD", password).output().unwrap()
+        };
+        assert!(as_bob("users show bob", "bobs secret").status.success());
+        assert!(errors(&as_bob("streams list", "bobs secret")).contains("this user may not do that"));
+        client.out("users permissions bob --grant read_streams");
+        assert!(as_bob("streams list", "bobs secret").status.success());
+
+        client.send("users password bob", b"bobs secret\nanother secret\n");
+        assert!(!as_bob("streams list", "bobs secret").status.success());
+        assert!(as_bob("streams list", "another secret").status.success());
+        client.out("users deactivate bob");
+        assert!(errors(&as_bob("streams list", "another secret")).contains("wrong user name or password"));
+        client.out("users activate bob");
+        client.out("users rename bob robert");
+        client.refused("users show bob", 1, "laneway users list");
+        client.out("users delete robert");
+        client.refused("users delete iggy", 1, "the root user cannot be deleted");
+    });
+}
+
+#[test]
+fn tokens_are_printed_once() {
+    with_broker(|client| {
+        let token = client.out("tokens create forever");
+        assert_eq!(token.trim_end().len(), 68);
+        client.refused("tokens create forever", 1, "a token of this name already");
+        client.refused("tokens create no", 1, "3 to 30 bytes");
+        let mut command = client.command("tokens create short --expires");
+        assert!(command.arg("90 d").output().unwrap().status.success());
+        let listed = client.out("tokens list");
+        let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split('\t').collect()).collect();
+        assert_eq!((rows.len(), rows[0][0], rows[0][1], rows[1][0]), (2, "forever", "never", "short"));
+        assert!(!listed.contains(token.trim_end()));
+        client.out("tokens delete forever");
+        client.refused("tokens delete forever", 1, "no such token");
+    });
+}

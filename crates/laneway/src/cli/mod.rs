@@ -15,6 +15,7 @@ mod streams;
 mod tail;
 mod target;
 mod topics;
+mod users;
 
 use clap::{Parser, Subcommand};
 
@@ -32,6 +33,10 @@ pub use target::{Target, TargetError, TopicTarget};
 pub use topics::{
     CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, TopicArgs, TopicsArgs, TopicsCommand,
     UpdateTopicArgs,
+};
+pub use users::{
+    CreateTokenArgs, CreateUserArgs, DeleteTokenArgs, ListUsersArgs, PermissionsArgs, RenameUserArgs,
+    TokensArgs, TokensCommand, UserArgs, UsersArgs, UsersCommand,
 };
 
 /// The process did what was asked.
@@ -94,6 +99,10 @@ pub enum Command {
     Topics(TopicsArgs),
     /// Show what happened to streams, topics, users and sessions.
     Changes(ChangesArgs),
+    /// Create, list, show and delete users; say what they may do.
+    Users(UsersArgs),
+    /// Create, list and delete your personal access tokens.
+    Tokens(TokensArgs),
     /// Measure the round trip to a broker.
     Ping(PingArgs),
 }
@@ -144,6 +153,14 @@ mod tests {
             "topics delete s/t",
             "topics update s/t --name u --message-expiry 3d --reset max_topic_size",
             "changes --group users --group sessions --new --follow --json",
+            "users create ann --grant read_streams --grant logs/web:poll_messages --inactive",
+            "users list --json",
+            "users permissions ann --none",
+            "users permissions 3 --grant all",
+            "users password ann",
+            "tokens create deploy --expires 90d",
+            "tokens list",
+            "tokens delete deploy",
             "ping --count 3 --server 127.0.0.1:8090",
         ] {
             let words = std::iter::once("laneway").chain(line.split_whitespace());

@@ -5,6 +5,7 @@
 mod changes;
 mod connect;
 mod error;
+mod grants;
 mod keys;
 mod lines;
 mod message_text;
@@ -17,7 +18,9 @@ mod send;
 mod stdout;
 mod streams;
 mod tail;
+mod tokens;
 mod topics;
+mod users;
 
 pub use changes::changes;
 pub use error::CommandError;
@@ -26,7 +29,9 @@ pub use quickstart::quickstart;
 pub use send::send;
 pub use streams::streams;
 pub use tail::tail;
+pub use tokens::tokens;
 pub use topics::topics;
+pub use users::users;
 
 use std::io::{self, Write};
 
