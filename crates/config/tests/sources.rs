@@ -61,6 +61,15 @@ fn flag_wins_over_environment_over_file() {
 }
 
 #[test]
+fn variable_overrides_the_file_and_an_empty_one_does_not() {
+    // S111
+    for (value, shards) in [("3", 3), ("", 2)] {
+        let resolved = run("shards = 2\n", &[("LANEWAY_SHARDS", value)], &[]).unwrap();
+        assert_eq!(resolved.config.shards, Some(shards), "{value:?}");
+    }
+}
+
+#[test]
 fn unknown_keys_name_their_line_and_the_closest_key() {
     refused(
         "shards = 1\n[tcp]\nadress = 'off'\n",

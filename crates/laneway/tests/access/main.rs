@@ -21,6 +21,7 @@ mod root;
 #[path = "../stress/serve.rs"]
 #[allow(dead_code)]
 mod serve;
+mod servers;
 mod sign_in;
 mod tokens;
 mod users;

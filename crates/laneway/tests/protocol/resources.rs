@@ -62,7 +62,7 @@ fn ids_start_at_zero_and_the_lowest_is_used_again() {
 
 #[test]
 fn names_differ_by_case_and_numbers_are_names() {
-    // S7, S8
+    // S6, S7, S8
     let node = Node::start(1);
     let mut client = node.client();
     for stream in ["Case", "case", "CASE", "7"] {
@@ -74,7 +74,8 @@ fn names_differ_by_case_and_numbers_are_names() {
         let create = CreateStream { name: stream, options: Options::EMPTY };
         client.ask(&create).assert_committed_refusal(1012);
     }
-    assert!(client.must(&GetStream { stream: Identifier::Numeric(7) }).is_empty());
+    assert_eq!(Identifier::from_text("7"), Identifier::Numeric(7), "text that is a number never names");
+    assert!(client.must(&GetStream { stream: Identifier::from_text("7") }).is_empty());
 }
 
 #[test]
