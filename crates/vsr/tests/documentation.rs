@@ -200,3 +200,45 @@ fn fields_of_the_formats_do_not_overlap() {
         assert!(end <= bytes, "{heading}: {end} of {bytes} bytes");
     }
 }
+
+/// The Rust sources below a directory.
+fn sources(directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).expect("a source directory") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => sources(&path, found),
+            false if path.extension().is_some_and(|ending| ending == "rs") => {
+                found.push(fs::read_to_string(&path).expect("a source file"));
+            }
+            false => {}
+        }
+    }
+}
+
+/// Every rule from V28 to V67 has its row, and every test that the table names is there.
+#[test]
+fn every_rule_of_the_core_has_a_test_that_exists() {
+    let mut texts = Vec::new();
+    for directory in ["crates/vsr", "crates/storage", "crates/simulator"] {
+        sources(&root().join(directory), &mut texts);
+    }
+    let is_test = |name: &str| {
+        let definition = format!("fn {name}(");
+        texts.iter().any(|text| text.contains(&definition))
+    };
+    let rules: BTreeMap<String, String> = rows("## How it is tested")
+        .into_iter()
+        .skip(1)
+        .map(|cells| (cells[0].clone(), cells[2].clone()))
+        .collect();
+    for rule in 28..=67 {
+        assert!(rules.contains_key(&format!("V{rule}")), "V{rule} has no row");
+    }
+    for (rule, shown_by) in rules {
+        let names: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "{rule} names no test");
+        for name in names {
+            assert!(is_test(name), "{rule}: there is no `{name}`");
+        }
+    }
+}
