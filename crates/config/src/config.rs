@@ -185,6 +185,9 @@ pub struct Storage {
     pub journal_bytes_max: u64,
     /// Bytes of batches that stay in memory after they reached their segments.
     pub cache_bytes_max: u64,
+    /// Free disk space below which messages are refused; `None`: two journals for each shard, at most a quarter of the
+    /// disk.
+    pub free_bytes_min: Option<u64>,
 }
 
 /// Encryption at rest. What the keys must look like is checked by whoever derives from them.
@@ -290,6 +293,7 @@ impl Config {
             storage: Storage {
                 journal_bytes_max: read.number("storage.journal_bytes_max"),
                 cache_bytes_max: read.number("storage.cache_bytes_max"),
+                free_bytes_min: read.count("storage.free_bytes_min"),
             },
             encryption: Encryption {
                 enabled: read.bool("encryption.enabled"),
@@ -382,6 +386,7 @@ impl Config {
             ("reads.inflight_bytes_max", Some(bytes(reads.inflight_bytes_max))),
             ("storage.journal_bytes_max", Some(bytes(storage.journal_bytes_max))),
             ("storage.cache_bytes_max", Some(bytes(storage.cache_bytes_max))),
+            ("storage.free_bytes_min", storage.free_bytes_min.map(bytes)),
             ("data_maintenance.messages.interval", Some(time(self.data_maintenance.cleaner_interval))),
             ("data_maintenance.scrub.interval", Some(time(self.data_maintenance.scrub_interval))),
             (

@@ -216,6 +216,8 @@ pub const KEYS: &[Key] = &[
     Key::new("reads.read_bytes_max", bytes(64 * KIB, 64 * MIB), "16 MiB", "Most bytes that one read returns (a single larger message is still returned whole)."),
     Key::new("reads.inflight_bytes_max", bytes(MIB, 16 * GIB), "64 MiB", "Memory of one shard for reads of segments: so many run at once as answers of read_bytes_max fit in, at least one."),
     Key::new("storage.journal_bytes_max", Kind::Bytes { min: 4 * MIB, max: 4 * GIB, multiple_of: 4 * KIB }, "64 MiB", "Size of a shard's journal at which a checkpoint starts a new one."),
+    Key::new("storage.free_bytes_min", bytes(0, 1 << 60), "auto", "Free disk space below which messages are refused, so that what was accepted fits. auto: two journals for each shard, at most a quarter of the disk.")
+        .or("auto"),
     Key::new("storage.cache_bytes_max", bytes(4 * MIB, 64 * GIB), "64 MiB", "Batches of one shard that stay in memory after a checkpoint wrote them to their segments; reads of them need no disk."),
     Key::new("data_maintenance.messages.cleaner_enabled", Kind::Bool, "true", "Remove old segments by the message_expiry and max_topic_size of their topics. Deleting segments by command always works."),
     Key::new("data_maintenance.messages.interval", milliseconds(10, DAY), "1 m", "Least time between two passes of the cleaner; a pass looks only at partitions in which something can go."),

@@ -199,6 +199,7 @@ impl Broker {
             plan,
             keys: Arc::new(ring),
             snapshots: snapshots(written.clone()),
+            free_bytes_min: free_bytes_min(&config, shards),
         };
 
         let mut broker = Broker {
@@ -418,6 +419,17 @@ impl Drop for Broker {
     }
 }
 
+/// Free space below which messages are refused. What was accepted fits in twice its journal: once there, once in
+/// segments. A small disk keeps a quarter.
+fn free_bytes_min(config: &Config, shards: u16) -> u64 {
+    config.storage.free_bytes_min.unwrap_or_else(|| {
+        let accepted = config.storage.journal_bytes_max.saturating_mul(2 * u64::from(shards));
+        let total =
+            laneway_shard_partition::process::disk(&config.data_dir).map_or(u64::MAX, |(_, total)| total);
+        accepted.min(total / 4)
+    })
+}
+
 /// Settings that all shards share.
 struct SettingsOfAll<'a> {
     config: &'a Config,
@@ -430,6 +442,7 @@ struct SettingsOfAll<'a> {
     plan: PlanSettings,
     keys: Arc<KeyRing>,
     snapshots: Snapshots,
+    free_bytes_min: u64,
 }
 
 impl SettingsOfAll<'_> {
@@ -458,6 +471,7 @@ impl SettingsOfAll<'_> {
             address: self.address.clone(),
             passwords: self.passwords.clone(),
             plan: self.plan,
+            free_bytes_min: self.free_bytes_min,
             scrub: ScrubSettings {
                 interval: maintenance.scrub_interval,
                 bytes_per_second: maintenance.scrub_bytes_per_second,

@@ -35,6 +35,8 @@ pub fn start(filter: &str) -> Result<(), LoggingError> {
         .with_env_filter(parse(filter)?)
         .with_writer(|| Both)
         .with_ansi(ansi)
+        // It would say so on standard error, and panic where that cannot be written.
+        .log_internal_errors(false)
         .try_init()
         .map_err(|_| LoggingError::Twice)
 }
@@ -56,16 +58,18 @@ struct Both;
 
 impl Write for Both {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = io::stderr().write(bytes)?;
+        // A log that cannot be written (its disk is full, its reader is gone) is no reason to stop serving.
+        let _ = io::stderr().write_all(bytes);
         let mut lines = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.extend(&bytes[..written]);
+        lines.extend(bytes);
         let surplus = lines.len().saturating_sub(RECENT_BYTES_MAX);
         lines.drain(..surplus);
-        Ok(written)
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        let _ = io::stderr().flush();
+        Ok(())
     }
 }
 

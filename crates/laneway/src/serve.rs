@@ -1,5 +1,6 @@
 //! `laneway serve`: the broker as a process.
 
+use std::io::Write;
 use std::sync::mpsc;
 
 use laneway_config::ConfigError;
@@ -30,7 +31,8 @@ pub fn serve(args: &ServeArgs) -> u8 {
     match run(args) {
         Ok(()) => EXIT_OK,
         Err(error) => {
-            eprintln!("laneway: {error}");
+            // Standard error may lie on the disk that is full.
+            let _ = writeln!(std::io::stderr(), "laneway: {error}");
             match error {
                 ServeError::Config(_) | ServeError::Logging(_) => EXIT_USAGE,
                 ServeError::Start(

@@ -221,12 +221,12 @@ fn spawn_services(shard: &Rc<Shard>, writer: JournalWriter) {
     compio::runtime::spawn(shard.clone().serve_mailbox()).detach();
     compio::runtime::spawn(shard.clone().serve_timers()).detach();
     compio::runtime::spawn(shard.clone().serve_scrub()).detach();
+    let broken = shard.clone();
     let journal = journal::serve(shard.clone(), writer);
     compio::runtime::spawn(async move {
         let failed = journal.await;
-        // What the journal holds is unknown: nothing may be acknowledged any more, by any shard.
-        tracing::error!(error = %failed, "the process ends; the next start finds out what is on disk");
-        std::process::abort();
+        // What the journal holds is unknown: nothing that was on its way may be acknowledged any more.
+        broken.journal_broke(&failed.source);
     })
     .detach();
 }
@@ -236,6 +236,11 @@ async fn drain(shard: &Rc<Shard>, stage: &Stage) -> bool {
     shard.stop();
     loop {
         if shard.is_idle() && !shard.checkpointing.get() {
+            return true;
+        }
+        if shard.trouble.is_stuck() && !shard.checkpointing.get() {
+            // Nothing more will come of waiting: clients learn that it is unknown, and the journal has what it has.
+            shard.answer_unknown();
             return true;
         }
         if stage.get() >= stage::FINISH {
@@ -271,5 +276,12 @@ async fn finish(shard: &Rc<Shard>) -> Result<(), laneway_storage::StorageError> 
         shard.checkpoint_bell.wait().await;
     }
     let draft = checkpoint::freeze(shard);
-    checkpoint::complete(shard, draft, None).await.map(drop)
+    match checkpoint::complete(shard, draft, None).await {
+        Err(error) if error.is_exhausted() => {
+            // Nothing is lost: the next start replays the journal.
+            tracing::warn!(shard = shard.settings.id.0, %error, "no last checkpoint; the journals stay");
+            Ok(())
+        }
+        result => result.map(drop),
+    }
 }

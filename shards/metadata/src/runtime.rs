@@ -98,6 +98,8 @@ pub struct MetadataLane<T> {
     /// Whether an op that removes tokens is on its way.
     expiring: bool,
     effects: VecDeque<Effect<T>>,
+    /// Whether the log of this lane takes no entry any more.
+    refuses: bool,
 }
 
 impl<T> MetadataLane<T> {
@@ -137,6 +139,7 @@ impl<T> MetadataLane<T> {
             lifetimes,
             expiring: false,
             effects: VecDeque::new(),
+            refuses: false,
         })
     }
 
@@ -165,6 +168,10 @@ impl<T> MetadataLane<T> {
     pub fn request(&mut self, now: Micros, identity: RequestIdentity, mutation: Mutation, ticket: T) {
         let key = (identity.client, identity.request);
         if let Some(op) = self.requests.get(&key) {
+            if self.refuses {
+                let verdict = Verdict::Refused(Status::TransientNotCommitted);
+                return self.effects.push_back(Effect::Answer(ticket, verdict));
+            }
             let waiting = self.in_flight.get_mut(op).expect("a request that is listed is in flight");
             waiting.tickets.push(ticket);
             return;
@@ -265,6 +272,22 @@ impl<T> MetadataLane<T> {
     }
 
     /// Says whether the lane took it.
+    /// The log of this lane takes no entry any more: changes are refused from now on.
+    pub fn refuse_changes(&mut self) {
+        self.refuses = true;
+    }
+
+    /// Answers everybody who waits for an op that does not move, with a status that says so. The ops themselves stay: one
+    /// that is asked for again is waited for again.
+    pub fn answer_waiting(&mut self, status: Status) {
+        let waiting =
+            self.in_flight.values_mut().flat_map(|in_flight| std::mem::take(&mut in_flight.tickets));
+        let waiting: Vec<T> = waiting.chain(self.settling.take_answers().map(|(ticket, _)| ticket)).collect();
+        for ticket in waiting {
+            self.effects.push_back(Effect::Answer(ticket, Verdict::Refused(status)));
+        }
+    }
+
     fn propose(
         &mut self,
         now: Micros,
@@ -272,6 +295,11 @@ impl<T> MetadataLane<T> {
         request: Option<(ClientId, RequestNumber)>,
         ticket: T,
     ) -> bool {
+        if self.refuses {
+            let verdict = Verdict::Refused(Status::TransientNotAccepted);
+            self.effects.push_back(Effect::Answer(ticket, verdict));
+            return false;
+        }
         let body = EntryBody::operation(command.to_bytes());
         match self.replica.propose(now, Durability::Persisted, body) {
             Ok(op) => {

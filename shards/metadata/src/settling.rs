@@ -90,6 +90,11 @@ impl<T> Settling<T> {
         }
     }
 
+    /// Takes the answers of all ops; the ops go on waiting for their shards.
+    pub fn take_answers(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.ops.values_mut().flat_map(|pending| std::mem::take(&mut pending.answers))
+    }
+
     /// Number of ops that wait.
     pub fn len(&self) -> usize {
         self.ops.len()

@@ -16,9 +16,6 @@ use crate::shard::Shard;
 /// Pause after a rotation that found no space or no descriptor.
 const ROTATE_PAUSE_US: u64 = 500_000;
 
-/// Pause before files that a failed checkpoint could not free are tried again.
-const RETRY_PAUSE_US: u64 = 10_000_000;
-
 /// Everything that one checkpoint covers, frozen in one turn.
 #[derive(Debug)]
 pub struct Draft {
@@ -75,11 +72,12 @@ pub async fn begin(shard: &Rc<Shard>, writer: &Rc<JournalWriter>) -> Result<(), 
     shard.checkpointing.set(true);
     let (shard, writer) = (shard.clone(), writer.clone());
     compio::runtime::spawn(async move {
-        if let Err(error) = complete(&shard, draft, Some(&writer)).await {
-            // The journal still holds everything: nothing is lost, and the next checkpoint tries again.
-            tracing::error!(%error, "the checkpoint failed; the journal keeps what it would have freed");
-            gone.keep(&shard);
-            shard.reclaim.want(clock::now().after_us(RETRY_PAUSE_US));
+        match complete(&shard, draft, Some(&writer)).await {
+            Ok(_) => shard.checkpoint_made(),
+            Err(error) => {
+                gone.keep(&shard);
+                shard.checkpoint_failed(&error);
+            }
         }
         shard.checkpointing.set(false);
         shard.checkpoint_bell.ring();

@@ -81,10 +81,10 @@ impl Journal {
     }
 
     async fn write(self: Rc<Self>, mut group: WriteGroup) {
-        let mut warned = false;
         let error = loop {
             match self.writer.write_group(group).await {
                 Ok(group) => {
+                    self.shard.writes_go_on();
                     let progress = self.shard.commit.borrow_mut().complete(group);
                     // First the disk, then the answers: it works while they are made.
                     self.begin_groups();
@@ -93,10 +93,7 @@ impl Journal {
                     return;
                 }
                 Err(failure) if failure.may_retry() => {
-                    if !warned {
-                        tracing::error!(error = %failure.error, "nothing can be written now; writes wait for space");
-                        warned = true;
-                    }
+                    self.shard.writes_wait(&failure.error);
                     group = failure.group;
                     compio::time::sleep(FULL_DISK_PAUSE).await;
                 }

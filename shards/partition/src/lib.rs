@@ -32,6 +32,7 @@ pub mod secret;
 pub mod shard;
 pub mod snapshots;
 pub mod stream_keys;
+pub mod trouble;
 
 pub use laneway_partition as core;
 pub use message::{Inbox, Post, ShardId};

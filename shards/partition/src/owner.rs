@@ -20,6 +20,7 @@ use crate::message::{
 
 mod append;
 mod checkpoints;
+mod disk_state;
 mod lifecycle;
 mod memory;
 mod offsets;
@@ -30,6 +31,7 @@ mod watches;
 
 pub use checkpoints::FlushPart;
 pub use checkpoints::{LaneCheckpoint, LaneDraft};
+pub use disk_state::DiskState;
 pub use polls::{DiskRead, PollJob};
 use retention::Retention;
 pub use retention::RetentionSettings;
@@ -106,6 +108,7 @@ pub struct Owner {
     /// Lifecycle ops of each metadata op that are not committed yet.
     lifecycles: BTreeMap<Op, usize>,
     retention: Retention,
+    disk: DiskState,
     todo: VecDeque<Todo>,
     /// Bytes of entries that are on their way through the journal, of all lanes.
     in_flight_bytes: usize,
@@ -131,6 +134,7 @@ impl Owner {
             backlog: VecDeque::new(),
             lifecycles: BTreeMap::new(),
             retention: Retention::new(retention),
+            disk: DiskState::Sound,
             todo: VecDeque::new(),
             in_flight_bytes: 0,
             memory: memory::Memory::default(),

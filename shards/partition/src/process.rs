@@ -74,7 +74,7 @@ pub fn read(directory: &Path, before: Option<&Process>) -> Process {
         machine.within(Path::new("/sys/fs/cgroup"), &text("/proc/self/cgroup"));
     let run_time_us = ticks.run_time_us;
     let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-    let (disk_free_bytes, disk_total_bytes) = disk(directory);
+    let (disk_free_bytes, disk_total_bytes) = disk(directory).unwrap_or((0, 0));
     let release = text("/etc/os-release");
     Process {
         ticks,
@@ -251,10 +251,10 @@ fn open_files_max(limits: &str) -> u64 {
         .unwrap_or(0)
 }
 
-fn disk(directory: &Path) -> (u64, u64) {
-    rustix::fs::statvfs(directory).map_or((0, 0), |stat| {
-        (stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize))
-    })
+/// Free bytes and all bytes of the file system of a directory.
+pub fn disk(directory: &Path) -> Option<(u64, u64)> {
+    let stat = rustix::fs::statvfs(directory).ok()?;
+    Some((stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize)))
 }
 
 #[cfg(test)]

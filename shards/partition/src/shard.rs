@@ -40,6 +40,7 @@ use crate::reclaim::Reclaim;
 use crate::scrub::{Scrub, ScrubSettings};
 use crate::snapshots::Snapshots;
 use crate::stream_keys::StreamKeys;
+use crate::trouble::Trouble;
 
 /// Age of the process's figures at which they are read again, microseconds. Reading takes a part of a millisecond.
 const PROCESS_US_MAX: u64 = 1_000_000;
@@ -114,6 +115,8 @@ pub struct ShardSettings {
     pub retention: RetentionSettings,
     /// The keys of the node.
     pub keys: Arc<KeyRing>,
+    /// Free space of the data directory's file system below which messages are refused, bytes.
+    pub free_bytes_min: u64,
     /// How sealed segments are verified.
     pub scrub: ScrubSettings,
     /// How archives for bug reports are made.
@@ -153,6 +156,8 @@ pub struct Shard {
     pub fetches: Fetches,
     /// Earliest next try to rotate the journal, after one that found no space or no descriptor.
     pub rotate_after: Cell<Nanos>,
+    /// What is wrong with its disk.
+    pub trouble: Trouble,
     /// Verification of its sealed segments.
     pub scrub: Scrub,
     /// When a checkpoint is made for the disk space that it gives back.
@@ -211,6 +216,7 @@ impl Shard {
             stream_keys: StreamKeys::default(),
             fetches: Fetches::default(),
             rotate_after: Cell::new(Nanos(0)),
+            trouble: Trouble::default(),
             scrub: Scrub::default(),
             reclaim: Reclaim::default(),
             wants_checkpoint: Cell::new(false),
@@ -421,6 +427,9 @@ impl Shard {
             let refusal = request.reply_to.echo.refusal(status);
             return self.deliver(request.reply_to, Some(refusal));
         }
+        if let Work::Append { batch, .. } = &request.work {
+            self.look_at_space(now, batch.len() as u64);
+        }
         self.owner.borrow_mut().handle_request(now, wall, request);
     }
 
@@ -518,8 +527,10 @@ impl Shard {
         };
         let EntryBody { prefix, batch, .. } = body;
         let record = Record { lane, op, view: view.0, timestamp, class, prefix, batch, placing };
-        self.commit.borrow_mut().push(record).expect("a poisoned journal ends the process");
-        self.journal_bell.ring();
+        // A poisoned journal takes nothing: the op never commits, and whoever waits for it is told that it is unknown.
+        if self.commit.borrow_mut().push(record).is_ok() {
+            self.journal_bell.ring();
+        }
     }
 
     /// Answers a client, wherever its connection is.

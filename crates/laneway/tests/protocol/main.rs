@@ -4,6 +4,7 @@
 
 mod changes;
 mod client;
+mod disk;
 #[path = "../../../../conformance/harness/src/lib.rs"]
 #[allow(dead_code, unused_imports)]
 mod harness;

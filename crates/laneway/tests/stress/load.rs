@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once};
-use std::thread::{JoinHandle, spawn};
+use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
 use crate::client::Client;
@@ -44,6 +44,8 @@ pub struct Ledger {
 /// Producers of one partition each, and what they were told.
 pub struct Load {
     stop: Arc<AtomicBool>,
+    /// Sends that a full disk refused, and those whose outcome it left open.
+    pub refused: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -62,8 +64,10 @@ pub fn payload(number: u64, bytes: usize) -> Vec<u8> {
 impl Load {
     pub fn start(address: SocketAddr, topic: &str, ledgers: &Ledgers, batch: usize, bytes: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        let refused = Arc::new(AtomicU64::new(0));
         let thread = |at: usize| {
             let (stop, ledgers, topic) = (stop.clone(), ledgers.clone(), topic.to_owned());
+            let refused = refused.clone();
             spawn(move || {
                 until_gone(|| {
                     let mut client = Client::sign_in(address);
@@ -81,13 +85,24 @@ impl Load {
                         // A full disk makes it wait, for as long as the test likes.
                         let reply = loop {
                             if let Some(reply) = client.reply_within(&sent, Duration::from_millis(200)) {
-                                break reply;
+                                if reply.outcome() != 57 {
+                                    break reply;
+                                }
+                                // Unknown: the same bytes again, until it is known.
+                                refused.fetch_add(1, Ordering::Relaxed);
+                                sleep(Duration::from_millis(20));
+                                client.send(&sent);
                             }
                             if stop.load(Ordering::Relaxed) {
                                 return;
                             }
                         };
                         if reply.outcome() == 58 {
+                            continue;
+                        }
+                        if reply.outcome() == 3009 {
+                            refused.fetch_add(1, Ordering::Relaxed);
+                            sleep(Duration::from_millis(20));
                             continue;
                         }
                         let base = confirmed(&reply, &place);
@@ -100,7 +115,7 @@ impl Load {
             })
         };
         let threads = (0..ledgers.len()).map(thread).collect();
-        Self { stop, threads }
+        Self { stop, refused, threads }
     }
 
     pub fn join(self) {

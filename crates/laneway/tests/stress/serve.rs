@@ -28,7 +28,8 @@ impl Serve {
     }
 
     pub fn try_start(home: &Path, shards: u16, options: &[&str], shell: &str) -> Result<Self, String> {
-        let (data, err) = (home.join("data"), home.join("err"));
+        // Beside the directory: a disk that a test fills must not lose what the broker says of it.
+        let (data, err) = (home.join("data"), home.with_extension("err"));
         let runtime = data.join("runtime.toml");
         let _ = fs::remove_file(&runtime);
         let log = File::options().create(true).append(true).open(&err).unwrap();
@@ -92,6 +93,9 @@ impl Serve {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
+                if !status.success() {
+                    eprintln!("{}", fs::read_to_string(&self.err).unwrap_or_default());
+                }
                 return status.code();
             }
             assert!(Instant::now() < end, "it does not end: {}", fs::read_to_string(&self.err).unwrap());
@@ -105,6 +109,7 @@ impl Drop for Serve {
         if std::thread::panicking() {
             eprintln!("{}", fs::read_to_string(&self.err).unwrap_or_default());
         }
+        let _ = fs::remove_file(&self.err);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

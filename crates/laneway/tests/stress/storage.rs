@@ -151,36 +151,62 @@ fn wait_until_stuck(ledgers: &Ledgers) {
     });
 }
 
+/// Fills what is left, to the last block.
+fn fill_to_the_brim(ballast: &std::path::Path) {
+    use std::io::Write;
+    let mut file = fs::File::create(ballast).unwrap();
+    for size in [1 << 20, 4096] {
+        while file.write_all(&vec![7; size]).is_ok() {}
+    }
+}
+
+/// Full by its own load, full to the brim because of somebody else, and room again: errors while it is full, reads are
+/// served, writes resume without a restart, a stop is quick, and nothing acknowledged is lost.
 #[test]
-fn full_disk_holds_writes_back_and_loses_nothing() {
+fn full_disk_refuses_messages_and_loses_nothing() {
     let Some(disk) = SmallDisk::mount("64m") else {
         eprintln!("skipped: no file system can be mounted here");
         return;
     };
     let home = disk.0.path();
-    let ballast = home.join("ballast");
-    let fill = |bytes: usize| fs::write(&ballast, vec![0; bytes]).unwrap();
-    fill(24 << 20);
+    let (ballast, more) = (home.join("ballast"), home.join("more"));
+    fs::write(&ballast, vec![0; 12 << 20]).unwrap();
     let options = ["LANEWAY_STORAGE_JOURNAL_BYTES_MAX=4 MiB", "LANEWAY_STORAGE_CACHE_BYTES_MAX=4 MiB"];
     let ledgers = ledgers(3);
     let mut serve = Serve::start(home, 2, &options);
     let mut client = Client::sign_in(serve.address);
     client.topic("full", 3);
     let load = Load::start(serve.address, "full", &ledgers, 4, 20_000);
+    let refused = || load.refused.load(std::sync::atomic::Ordering::Relaxed);
+    wait_for("the disk is full", || refused() > 10);
     wait_until_stuck(&ledgers);
     assert!(serve.alive());
-    let before = acknowledged(&ledgers);
-    // Reads are served.
+    // Reads are served, and so is what is small.
     check(&mut client, "full", &ledgers, true);
     client.must(&GetStats {});
+    let place = client.route("full", 0);
+    client.store(&place, crate::messages::numbered(1), 0);
+    // Somebody else takes the rest.
+    fill_to_the_brim(&more);
+    let before = refused();
+    wait_for("still refused", || refused() > before + 10);
+    assert!(serve.alive());
+    check(&mut client, "full", &ledgers, true);
+    // Half of what is needed does not help, everything does.
+    fs::remove_file(&more).unwrap();
     fs::remove_file(&ballast).unwrap();
+    let before = acknowledged(&ledgers);
     wait_for("writes resume", || acknowledged(&ledgers) > before + 100);
-    // Full again, and killed there.
+    // Somebody takes everything while writes are on their way: some wait for space, and are told.
+    fill_to_the_brim(&more);
     wait_until_stuck(&ledgers);
+    let before = refused();
+    wait_for("refused again", || refused() > before + 10);
     assert!(serve.alive());
     check(&mut client, "full", &ledgers, true);
     let begun = Instant::now();
-    println!("asked to stop on a full disk: {:?} after {:?}", serve.stop(), begun.elapsed());
+    assert_eq!(serve.stop(), Some(0), "a stop on a full disk");
+    assert!(begun.elapsed() < Duration::from_secs(8), "a stop took {:?}", begun.elapsed());
     load.join();
     // A start without space either serves or says why it does not. With space, everything is there.
     match Serve::try_start(home, 2, &options, "exec \"$@\"") {
@@ -193,6 +219,7 @@ fn full_disk_holds_writes_back_and_loses_nothing() {
             println!("it does not start on a full disk: {}", said.lines().last().unwrap_or_default())
         }
     }
+    fs::remove_file(&more).unwrap();
     let remount = ["-o", "remount,size=128m", home.to_str().unwrap()];
     assert!(Command::new("mount").args(remount).status().unwrap().success());
     let serve = Serve::start(home, 1, &options);

@@ -10,7 +10,7 @@ use compio::{
     io::{AsyncReadAt, AsyncWriteAt},
 };
 
-use super::counters::StorageCounters;
+use super::{counters::StorageCounters, faults};
 use crate::{
     blocks::{BLOCK_BYTES, aligned_buffer, block_before},
     error::StorageError,
@@ -68,6 +68,7 @@ impl OpenFile {
     ) -> Result<OpenFile, StorageError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(access != Access::Existing).truncate(access == Access::Fresh);
+        faults::check("open", path).map_err(StorageError::io("open", path))?;
         let file = options.open(path).await.map_err(StorageError::io("open", path))?;
         counters.update(|counts| counts.opens += 1);
         Ok(OpenFile { file, path: path.into(), is_durable: false })
@@ -83,6 +84,7 @@ impl OpenFile {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(access != Access::Existing).truncate(access == Access::Fresh);
         options.custom_flags(mode.flags());
+        faults::check("open", path).map_err(StorageError::io("open", path))?;
         let file = options.open(path).await.map_err(StorageError::io("open", path))?;
         counters.update(|counts| counts.opens += 1);
         Ok(OpenFile { file, path: path.into(), is_durable: mode.durable })
@@ -138,7 +140,12 @@ impl OpenFile {
     }
 
     fn written(&self, result: io::Result<usize>, counters: &StorageCounters) -> Result<usize, StorageError> {
-        let bytes = match result {
+        let injected = faults::check("write", self.path()).and_then(|()| match self.is_durable {
+            // The flush is part of the write.
+            true => faults::check("flush", self.path()),
+            false => Ok(()),
+        });
+        let bytes = match injected.and(result) {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),
             Ok(bytes) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -186,6 +193,7 @@ impl OpenFile {
         length: usize,
         counters: &StorageCounters,
     ) -> Result<Bytes, StorageError> {
+        faults::check("read", self.path()).map_err(StorageError::io("read", self.path()))?;
         let mut buffer: Vec<u8> = Vec::with_capacity(length);
         while buffer.len() < length {
             let start = buffer.len();
@@ -235,6 +243,7 @@ impl OpenFile {
     /// Brings contents and length to stable storage.
     pub(super) async fn flush(&self, counters: &StorageCounters) -> Result<(), StorageError> {
         counters.update(|counts| counts.flushes += 1);
+        faults::check("flush", self.path()).map_err(StorageError::io("flush", self.path()))?;
         self.file.sync_data().await.map_err(StorageError::io("flush", self.path()))
     }
 }

@@ -7,6 +7,7 @@
 mod counters;
 mod descriptors;
 mod directory;
+pub mod faults;
 mod files;
 mod journal_writer;
 mod reconcile;

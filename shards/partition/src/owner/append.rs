@@ -5,7 +5,7 @@ use laneway_vsr::EntryBody;
 use laneway_wire::batch::{self, BatchHeader, ProducerSection};
 use laneway_wire::{Micros, Status, StreamId, TopicId};
 
-use super::{Owner, Pending, Target};
+use super::{DiskState, Owner, Pending, Target};
 use crate::core::{Admit, Identity, LaneOp};
 
 /// What a client wants appended. The batch was verified where it came in.
@@ -36,11 +36,17 @@ impl Owner {
             Admit::Replay(receipt) => {
                 return self.answer_receipt(at.reply_to, stream, topic, at.key, &receipt);
             }
+            Admit::InFlight(_) if self.disk == DiskState::Broken => {
+                return self.refuse(at.reply_to, Status::TransientNotCommitted);
+            }
             Admit::InFlight(op) => {
                 owned.waiting.entry(op).or_default().push(client);
                 return;
             }
             Admit::Refuse(status) => return self.refuse(at.reply_to, status),
+        }
+        if let Some(status) = self.disk.refuses_messages() {
+            return self.refuse(at.reply_to, status);
         }
         if !room || owned.replica.admit(batch.len()).is_err() {
             return self.refuse(at.reply_to, Status::TransientNotAccepted);

@@ -6,7 +6,7 @@ use laneway_vsr::EntryBody;
 use laneway_wire::reply::ConsumerOffset;
 use laneway_wire::{Micros, Offset, Status, StreamId, TopicId};
 
-use super::{Owner, Pending, Target, Todo, current_offset};
+use super::{DiskState, Owner, Pending, Target, Todo, current_offset};
 use crate::core::{Admit, ConsumerKey, Identity, LaneOp, StoreMode};
 
 /// Bytes that the entry of an offset takes at most.
@@ -63,12 +63,18 @@ impl Owner {
             Admit::Replay(receipt) => {
                 return self.answer_receipt(at.reply_to, stream, topic, at.key, &receipt);
             }
+            Admit::InFlight(_) if self.disk == DiskState::Broken => {
+                return self.refuse(at.reply_to, Status::TransientNotCommitted);
+            }
             Admit::InFlight(op) => {
                 let client = Pending::Client { reply_to: at.reply_to, stream, topic };
                 owned.waiting.entry(op).or_default().push(client);
                 return;
             }
             Admit::Refuse(status) => return self.refuse(at.reply_to, status),
+        }
+        if let Some(status) = self.disk.refuses_changes() {
+            return self.refuse(at.reply_to, status);
         }
         if owned.replica.admit(OFFSET_ENTRY_BYTES_MAX).is_err() {
             return self.refuse(at.reply_to, Status::TransientNotAccepted);

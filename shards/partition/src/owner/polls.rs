@@ -436,6 +436,10 @@ impl Owner {
         };
         let owned = self.lanes.get_mut(&job.lane).expect("it was found in this turn");
         let partition = owned.state.get_mut(job.key).expect("it was found in this turn");
+        if job.commit && self.disk.refuses_changes().is_some() {
+            // Nothing is stored, so nothing is returned either.
+            return self.refuse_poll(job.to, Status::TransientNotAccepted);
+        }
         if job.commit
             && let Some(last) = selection.last
         {

@@ -15,7 +15,7 @@ use laneway_reads::Nanos;
 use laneway_vsr::{Durability, EntryBody};
 use laneway_wire::{LaneId, Micros, Offset, Op, PartitionKey, Status, StreamId, TopicId};
 
-use super::{OwnedLane, Owner, Pending, Target, Todo};
+use super::{DiskState, OwnedLane, Owner, Pending, Target, Todo};
 use crate::core::{Admit, Identity, LaneOp, Partition, RetentionPolicy};
 
 /// Bytes that the entry of a removal takes at most.
@@ -231,6 +231,9 @@ impl Owner {
             Admit::Replay(receipt) => {
                 return self.answer_receipt(at.reply_to, stream, topic, at.key, &receipt);
             }
+            Admit::InFlight(_) if self.disk == DiskState::Broken => {
+                return self.refuse(at.reply_to, Status::TransientNotCommitted);
+            }
             Admit::InFlight(op) => {
                 let owned = self.lanes.get_mut(&at.lane).expect("the lane was just there");
                 owned.waiting.entry(op).or_default().push(client);
@@ -242,6 +245,9 @@ impl Owner {
             let frame = at.reply_to.echo.committed(self.metadata.applied(), wall, |_| {});
             return self.todo.push_back(Todo::Answer(at.reply_to, Some(frame)));
         };
+        if let Some(status) = self.disk.refuses_changes() {
+            return self.refuse(at.reply_to, status);
+        }
         let owned = self.lanes.get_mut(&at.lane).expect("the lane was just there");
         if owned.replica.admit(ADVANCE_ENTRY_BYTES_MAX).is_err() {
             return self.refuse(at.reply_to, Status::TransientNotAccepted);
