@@ -454,6 +454,27 @@ pub struct PartitionUsage {
     pub bytes: u64,
     /// Messages that are retained.
     pub messages: u64,
+    /// Where its reads found their messages.
+    pub cache: CacheCounts,
+}
+
+/// Reads of a partition that returned messages, since its shard took it over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// All of them were in memory.
+    pub hits: u64,
+    /// Segments were read for them.
+    pub misses: u64,
+}
+
+impl CacheCounts {
+    /// Counts one read.
+    pub fn count(&mut self, from_disk: bool) {
+        match from_disk {
+            true => self.misses += 1,
+            false => self.hits += 1,
+        }
+    }
 }
 
 impl Work {

@@ -15,7 +15,7 @@ use laneway_wire::{LaneId, Micros, Offset, Op, Operation, PartitionKey, Status, 
 use crate::calls::CallId;
 use crate::core::{Applied, LaneLimits, LaneOp, LaneState, Receipt, ReceiptKind};
 use crate::message::{
-    PartitionRequest, PartitionUsage, PollTo, ReadPart, ReplyTo, ShardId, UsageScope, Work,
+    CacheCounts, PartitionRequest, PartitionUsage, PollTo, ReadPart, ReplyTo, ShardId, UsageScope, Work,
 };
 
 mod append;
@@ -70,6 +70,8 @@ pub struct OwnedLane {
     fenced: Vec<PartitionKey>,
     /// Files of segments that were removed since the last checkpoint: they go with the next one.
     removable: Vec<SegmentFile>,
+    /// Where the reads of each partition that was read found their messages.
+    reads: BTreeMap<PartitionKey, CacheCounts>,
 }
 
 /// Who waits for an op.
@@ -229,6 +231,7 @@ impl Owner {
                         head: partition.head(),
                         bytes: partition.size_bytes(),
                         messages: partition.messages(),
+                        cache: owned.reads.get(&partition.key()).copied().unwrap_or_default(),
                     });
                 }
             }

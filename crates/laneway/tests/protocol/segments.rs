@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use laneway_wire::Strategy;
+use laneway_wire::reply::Record;
 
 use crate::client::{Client, Place};
 use crate::messages::{Poll, numbered};
@@ -48,6 +49,27 @@ fn segment_bytes(directory: &Path) -> u64 {
             false => 0,
         })
         .sum()
+}
+
+/// Section 17 of the resources: hits and misses of each partition that was read.
+#[test]
+fn statistics_tell_reads_of_memory_from_reads_of_segments() {
+    let (mut node, mut client, place) = filled(2);
+    let caches = |client: &mut Client| {
+        let body = client.must(&laneway_wire::request::GetStats {});
+        let stats =
+            laneway_wire::reply::Stats::read(&mut laneway_wire::Reader::new(&body)).expect("statistics");
+        stats.caches.iter().map(|cache| (cache.partition, cache.hits, cache.misses)).collect::<Vec<_>>()
+    };
+    assert_eq!(caches(&mut client), [], "nothing was read yet");
+    client.poll(&place, Poll::offset(BATCHES * BATCH - 1));
+    client.poll(&place, Poll::offset(BATCHES * BATCH));
+    assert_eq!(caches(&mut client), [(place.partition.0, 1, 0)], "an empty answer counts nothing");
+    node.restart();
+    let mut client = client.another();
+    client.poll(&place, Poll::offset(0).count(1));
+    client.poll(&place, Poll::offset(0).count(1));
+    assert_eq!(caches(&mut client), [(place.partition.0, 0, 2)], "after a restart everything is in segments");
 }
 
 /// Every strategy at many places.

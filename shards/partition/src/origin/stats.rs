@@ -1,14 +1,15 @@
 //! GetStats: what the node holds and what the process uses.
 
+use std::cmp::Reverse;
 use std::rc::Rc;
 
 use laneway_metadata::permissions::Rule;
 use laneway_wire::Status;
-use laneway_wire::reply::{Record, Stats};
+use laneway_wire::reply::{CacheMetrics, Record, Stats};
 
 use super::login::SERVER_VERSION;
 use crate::connections::Binding;
-use crate::message::{ReplyTo, UsageScope};
+use crate::message::{CacheCounts, PartitionUsage, ReplyTo, UsageScope};
 use crate::process;
 use crate::shard::Shard;
 
@@ -49,7 +50,7 @@ impl Shard {
             kernel_version: &process.kernel_version,
             server_version: SERVER_VERSION,
             server_semver: process::semver(SERVER_VERSION),
-            caches: Vec::new(),
+            caches: caches(usage.rows()),
             threads_count: process.threads,
             free_disk_space: process.disk_free_bytes,
             total_disk_space: process.disk_total_bytes,
@@ -58,6 +59,28 @@ impl Shard {
         self.answer(reply_to, |out| stats.put(out));
         Ok(())
     }
+}
+
+/// Partitions with reads that one answer tells of: those that were read most.
+const CACHES_MAX: usize = 1024;
+
+fn caches<'a>(rows: impl Iterator<Item = &'a PartitionUsage>) -> Vec<CacheMetrics> {
+    let mut read: Vec<&PartitionUsage> = rows.filter(|row| row.cache != CacheCounts::default()).collect();
+    read.sort_by_key(|row| (Reverse(row.cache.hits + row.cache.misses), row.key));
+    read.truncate(CACHES_MAX);
+    read.sort_by_key(|row| (row.stream, row.topic, row.key));
+    let metrics = |row: &PartitionUsage| {
+        let CacheCounts { hits, misses } = row.cache;
+        CacheMetrics {
+            stream: row.stream,
+            topic: row.topic,
+            partition: row.key.partition.0,
+            hits,
+            misses,
+            hit_ratio: (hits as f64 / (hits + misses) as f64) as f32,
+        }
+    };
+    read.into_iter().map(metrics).collect()
 }
 
 fn count(number: u64) -> u32 {

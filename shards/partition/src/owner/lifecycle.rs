@@ -132,6 +132,7 @@ impl Owner {
             waiting: std::collections::BTreeMap::new(),
             fenced: Vec::new(),
             removable: Vec::new(),
+            reads: std::collections::BTreeMap::new(),
         };
         let gone: Vec<PartitionKey> =
             owned.logs.keys().filter(|key| owned.state.get(**key).is_none()).copied().collect();
@@ -284,6 +285,7 @@ impl Owner {
         self.retention.forget(key);
         let owned = self.lanes.get_mut(&lane).expect("the caller found the lane in this turn");
         owned.fenced.push(key);
+        owned.reads.remove(&key);
         if owned.logs.get(&key).is_some_and(|log| !log.segments().is_empty()) {
             self.todo.push_back(super::Todo::Reclaim);
         }
@@ -298,6 +300,7 @@ impl Owner {
             waiting: std::collections::BTreeMap::new(),
             fenced: Vec::new(),
             removable: Vec::new(),
+            reads: std::collections::BTreeMap::new(),
         });
     }
 }

@@ -36,6 +36,8 @@ pub struct PollJob {
     oversized: Oversized,
     /// Whether a read of segments for it waits or runs.
     reading: bool,
+    /// Whether segments were read for it.
+    from_disk: bool,
     access: Access,
     requester: Requester,
     consumer: ConsumerKey,
@@ -85,6 +87,7 @@ impl PollJob {
             to,
             oversized: Oversized::Allowed,
             reading: false,
+            from_disk: false,
             access,
             requester,
             consumer,
@@ -206,6 +209,7 @@ impl Owner {
         if let Some(job) = self.waiters.get_mut(id)
             && !std::mem::replace(&mut job.reading, true)
         {
+            job.from_disk = true;
             self.todo.push_back(Todo::Read(id));
         }
     }
@@ -513,6 +517,11 @@ impl Owner {
     }
 
     fn answer_poll(&mut self, job: &PollJob, selection: Selection) {
+        if !selection.is_empty()
+            && let Some(owned) = self.lanes.get_mut(&job.lane)
+        {
+            owned.reads.entry(job.key).or_default().count(job.from_disk);
+        }
         let reply_to = match job.to {
             PollTo::Client(reply_to) => reply_to,
             PollTo::Fetch { origin, call } => return self.answer_fetch(job, origin, call, selection),
