@@ -43,8 +43,10 @@ const RETRY_US: u64 = 1_000_000;
 pub struct Trouble {
     broken: Cell<bool>,
     full: Cell<bool>,
-    /// Since when the journal waits for space.
+    /// Since when a write waits for space or a descriptor.
     waits_since: Cell<Option<Nanos>>,
+    /// That it waits for space, not for a descriptor.
+    is_out_of_space: Cell<bool>,
     looked_at: Cell<Nanos>,
     /// Bytes of messages since then.
     taken_bytes: Cell<u64>,
@@ -60,7 +62,7 @@ impl Trouble {
     fn state(&self) -> DiskState {
         if self.broken.get() {
             DiskState::Broken
-        } else if self.full.get() || self.waits_since.get().is_some() {
+        } else if self.full.get() || self.is_out_of_space.get() {
             DiskState::Full
         } else if self.failed_checkpoints.get() >= FAILED_CHECKPOINTS_MAX {
             DiskState::Clogged
@@ -98,13 +100,19 @@ impl Shard {
         self.apply_trouble();
     }
 
-    /// A write of the journal found no space and will be tried again.
+    /// A write found no space or no descriptor and will be tried again.
     pub fn writes_wait(self: &Rc<Self>, error: &StorageError) {
         let now = clock::now();
         let since = match self.trouble.waits_since.get() {
             Some(since) => since,
             None => {
-                tracing::error!(%error, "the disk is full; writes wait for space");
+                match error {
+                    StorageError::OutOfSpace { .. } => {
+                        tracing::error!(%error, "the disk is full; writes wait for space");
+                        self.trouble.is_out_of_space.set(true);
+                    }
+                    _ => tracing::error!(%error, "no descriptor is left; writes wait for one"),
+                }
                 self.trouble.waits_since.set(Some(now));
                 self.apply_trouble();
                 now
@@ -118,7 +126,8 @@ impl Shard {
     /// A write of the journal went through.
     pub fn writes_go_on(&self) {
         if self.trouble.waits_since.take().is_some() {
-            tracing::info!("the disk has room again; writes go on");
+            tracing::info!("writes go on");
+            self.trouble.is_out_of_space.set(false);
             self.trouble.looked_at.set(Nanos(0));
             self.apply_trouble();
         }
