@@ -55,7 +55,7 @@ pub fn text(output: &Output) -> String {
 ///
 /// It is built with its default features, because this release does not compile without them. Where no keyring service
 /// runs it says so and goes on.
-fn program() -> &'static Path {
+pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         if let Some(named) = std::env::var_os("IGGY_CLI") {
