@@ -6,6 +6,7 @@
 mod connect;
 mod limits;
 mod messages;
+mod methods;
 mod offsets;
 mod polls;
 mod proxy;
