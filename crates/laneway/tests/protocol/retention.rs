@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use laneway::Config;
-use laneway_wire::options::OptionMap;
+use laneway_wire::options::{OptionMap, Options};
 use laneway_wire::reply::{Record, Stats, StreamDetails, TopicDetails};
 use laneway_wire::request::{
     CreatePartitions, DeletePartitions, DeleteSegments, DeleteTopic, GetStats, GetStream, GetTopic,
+    ResetNames, UpdateResource, UpdateTarget,
 };
 use laneway_wire::{Identifier, PartitionId, ProtocolVersion, Reader, Strategy};
 
@@ -488,4 +489,49 @@ fn deleted_topic_gives_its_files_back() {
     assert_eq!(files(node.data_dir()).len(), 4);
     client.must(&DeleteTopic { stream: Identifier::Name("gone"), topic: Identifier::Name("gone") });
     eventually("its files are unlinked", || files(node.data_dir()).is_empty());
+}
+
+/// S88, S89: what is sent behind a delete never meets what it deletes, and the rest of the stream goes on.
+#[test]
+fn changes_behind_a_delete_of_their_topic_find_it_gone() {
+    for shards in SHARDS {
+        let node = Node::start(shards);
+        let mut client = node.client();
+        client.create_stream("busy");
+        client.create_topic("busy", "doomed", 60);
+        let (stream, doomed) = (Identifier::Name("busy"), Identifier::Name("doomed"));
+        let delete = client.frame(&DeleteTopic { stream, topic: doomed });
+        let change = client.frame(&CreatePartitions { stream, topic: doomed, partitions_count: 1 });
+        let again = client.frame(&DeleteTopic { stream, topic: doomed });
+        [&delete, &change, &again].into_iter().for_each(|frame| client.send(frame));
+        client.create_topic("busy", "other", 3);
+        for frame in [&change, &again] {
+            let outcome = client.reply_to(frame).outcome();
+            assert!([88, 2010].contains(&outcome), "{outcome}");
+        }
+        client.reply_to(&delete).payload();
+        assert!(client.must(&GetTopic { stream, topic: doomed }).is_empty(), "absent once it is answered");
+        client.create_topic("busy", "doomed", 1);
+    }
+}
+
+/// S29 with its effect: an expiry that is set later counts for what is there, without an append or a restart.
+#[test]
+fn changed_limits_remove_what_is_there() {
+    let node = Node::start_with(2, |config| {
+        busy_cleaner(config);
+        config.limits.frame_bytes_max = 64 << 20;
+    });
+    let mut client = node.client();
+    let place = topic(&mut client, "later", 2, &[]).remove(1);
+    append_full(&mut client, &place, 3);
+    client.append(&place, &["active"]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(all(&mut client, &place).offsets(), [0, 1, 2, 3]);
+    let name = Identifier::Name("later");
+    let block = OptionMap::new().with("message_expiry", 100_000_u64).encode().expect("a block");
+    let set = Options::parse(&block).expect("a block");
+    let target = UpdateTarget::Topic { stream: name, topic: name };
+    client.must(&UpdateResource { target, reset: ResetNames::NONE, set });
+    eventually("the new expiry counts", || all(&mut client, &place).offsets() == [3]);
 }
