@@ -5,11 +5,12 @@
 //! batches to flush; once they are in segments, [`CheckpointDraft::finish`] adds what storage wants to find again and
 //! gives the bytes. Batches above that op belong to the journal, not to the checkpoint.
 //!
-//! Format, little endian: `magic "LWLC", version u16 = 2, lane u32, op u64, timestamp u64, partitions u32`, then per
-//! partition `length u32` and that many bytes, then `segments length u32` and that many bytes; at the end `checksum u64`
+//! Format, little endian: `magic "LWLC", version u16 = 3, lane u32, op u64, timestamp u64, partitions u32`, then per
+//! partition `length u32` and that many bytes, then `segments length u32` and that many bytes; then `has_opened u8` and
+//! the key of the highest partition that was ever opened, `incarnation u64, partition u32`; at the end `checksum u64`
 //! (XxHash3-64 of all before it). A partition: `incarnation u64, partition u32, stream u32, topic u32, settings 10,
 //! has_head u8, head u64, retained_start u64, timestamp_last u64, bytes_total u64, bytes_removed u64`, then segments,
-//! stored offsets, receipts and producers, each as its module says. Version 1 has no segments.
+//! stored offsets, receipts and producers, each as its module says. Version 1 has no segments, version 2 no highest key.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::codec::{DecodeError, Put, Reader};
 use super::lane::{LaneLimits, LaneState};
-use super::lane_op::{PartitionSettings, put_key, take_key};
+use super::lane_op::{NO_KEY, PartitionSettings, put_key, take_key};
 use super::offsets::StoredOffsets;
 use super::partition::Partition;
 use super::producers::Producers;
@@ -28,9 +29,11 @@ use super::receipts::Receipts;
 use super::segments::Segments;
 
 const MAGIC: &[u8; 4] = b"LWLC";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// The version before a lane wrote its segments down; still read.
 const VERSION_WITHOUT_SEGMENTS: u16 = 1;
+/// The version before a lane remembered what it had opened; still read.
+const VERSION_WITHOUT_OPENED: u16 = 2;
 const WHAT: &str = "lane checkpoint";
 const CHECKSUM_BYTES: usize = 8;
 /// The least that a partition takes: its length, its key, the length of its segments.
@@ -56,6 +59,7 @@ pub struct CheckpointDraft {
     op: Op,
     timestamp: Micros,
     partitions: BTreeMap<PartitionKey, PartitionDraft>,
+    opened_max: Option<PartitionKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +106,8 @@ impl CheckpointDraft {
             out.put_count(draft.segments.len());
             out.extend_from_slice(&draft.segments);
         }
+        out.put_u8(u8::from(self.opened_max.is_some()));
+        put_key(&mut out, self.opened_max.unwrap_or(NO_KEY));
         let checksum = xxh3_64(&out);
         out.put_u64(checksum);
         out
@@ -122,6 +128,7 @@ impl LaneState {
             op: self.applied,
             timestamp: self.timestamp_last,
             partitions: self.partitions.iter().map(|(key, partition)| (*key, draft(partition))).collect(),
+            opened_max: self.opened_max,
         }
     }
 
@@ -144,7 +151,7 @@ impl LaneState {
             return Err(reader.range("magic"));
         }
         let version = reader.u16()?;
-        if version != VERSION && version != VERSION_WITHOUT_SEGMENTS {
+        if !(VERSION_WITHOUT_SEGMENTS..=VERSION).contains(&version) {
             return Err(DecodeError::Version { what: WHAT, version });
         }
         let mut lane = LaneState::new(LaneId(reader.u32()?), limits);
@@ -159,6 +166,16 @@ impl LaneState {
             if lane.partitions.insert(partition.key(), partition).is_some() {
                 return Err(reader.range("partition key"));
             }
+        }
+        // At least what is here was opened.
+        lane.opened_max = lane.partitions.keys().next_back().copied();
+        if version > VERSION_WITHOUT_OPENED {
+            let has_opened = reader.u8()?;
+            let opened = (has_opened == 1).then_some(take_key(&mut reader)?);
+            if has_opened > 1 || opened < lane.opened_max {
+                return Err(reader.range("opened"));
+            }
+            lane.opened_max = opened;
         }
         reader.finish()?;
         lane.index_sessions();

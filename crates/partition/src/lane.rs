@@ -131,7 +131,8 @@ pub enum Applied {
         /// The partition.
         key: PartitionKey,
     },
-    /// The partition had ended before the op committed: its sender is owed 87.
+    /// The partition had ended before the op committed: its sender is owed 87. Also for an open that comes again after
+    /// the end, from a primary whose metadata lags.
     Missing {
         /// The partition.
         key: PartitionKey,
@@ -167,6 +168,9 @@ pub struct LaneState {
     /// Time of the newest op.
     pub(crate) timestamp_last: Micros,
     pub(crate) partitions: BTreeMap<PartitionKey, Partition>,
+    /// The highest key that was ever opened. Keys are opened in their order, so one at or below that is not here has
+    /// ended, and is never opened again: its offsets would begin anew.
+    pub(crate) opened_max: Option<PartitionKey>,
     /// Where each session left receipts, so that its end costs only those.
     pub(crate) sessions: BTreeMap<SessionKey, BTreeSet<PartitionKey>>,
 }
@@ -180,6 +184,7 @@ impl LaneState {
             applied: Op(0),
             timestamp_last: Micros(0),
             partitions: BTreeMap::new(),
+            opened_max: None,
             sessions: BTreeMap::new(),
         }
     }
@@ -284,6 +289,10 @@ impl LaneState {
     ) -> Result<Applied, ApplyError> {
         match lane_op {
             LaneOp::OpenPartition { key, stream, topic, settings } => {
+                if self.opened_max >= Some(key) && !self.partitions.contains_key(&key) {
+                    return Ok(Applied::Missing { key, identity: None });
+                }
+                self.opened_max = self.opened_max.max(Some(key));
                 let limits = &self.limits;
                 self.partitions
                     .entry(key)

@@ -121,7 +121,8 @@ pub enum LaneOp {
 }
 
 const WHAT: &str = "lane op";
-const NO_KEY: PartitionKey = PartitionKey { incarnation: Incarnation(0), partition: PartitionId(0) };
+pub(crate) const NO_KEY: PartitionKey =
+    PartitionKey { incarnation: Incarnation(0), partition: PartitionId(0) };
 
 impl LaneOp {
     /// The partition that the op concerns; `None` when it concerns the whole lane.

@@ -532,12 +532,29 @@ proptest! {
     fn any_body_with_a_good_checksum_decodes_or_is_refused(
         body in prop::collection::vec(any::<u8>(), 0..200),
     ) {
-        let mut bytes = b"LWLC\x02\x00".to_vec();
+        let mut bytes = b"LWLC\x03\x00".to_vec();
         bytes.extend_from_slice(&body);
         let checksum = xxhash_rust::xxh3::xxh3_64(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         let _ = LaneState::from_checkpoint(&bytes, LIMITS);
     }
+}
+
+/// An open that comes again after the end, from a primary that had not heard of the end, makes no second life with the
+/// same offsets; also not after a checkpoint.
+#[test]
+fn a_partition_that_ended_is_never_opened_again() {
+    let mut lane = LaneState::new(LaneId(1), LIMITS);
+    let apply = |lane: &mut LaneState, op: u64, lane_op: &LaneOp| {
+        lane.apply(Op(op), Micros(op), &lane_op.encode(), Bytes::new(), Nanos(0)).unwrap()
+    };
+    assert!(matches!(apply(&mut lane, 1, &open(0)), Applied::Opened { .. }));
+    assert!(matches!(apply(&mut lane, 2, &open(0)), Applied::Opened { .. }), "once more changes nothing");
+    apply(&mut lane, 3, &LaneOp::FencePartition { key: key(0) });
+    assert!(matches!(apply(&mut lane, 4, &open(0)), Applied::Missing { .. }));
+    let mut lane = LaneState::from_checkpoint(&lane.to_checkpoint().unwrap(), LIMITS).unwrap();
+    assert!(matches!(apply(&mut lane, 5, &open(0)), Applied::Missing { .. }));
+    assert!(matches!(apply(&mut lane, 6, &open(1)), Applied::Opened { .. }));
 }
 
 #[test]
