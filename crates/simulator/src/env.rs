@@ -36,12 +36,12 @@ pub struct Packet {
 /// Something that a disk has done.
 #[derive(Debug)]
 pub enum Io {
-    /// A block of the log and its witness were written.
+    /// A block of the log was written.
     Block {
-        /// The block.
+        /// The write.
         block: WriteId,
-        /// The witness.
-        witness: WriteId,
+        /// Its number.
+        flush: u64,
     },
     /// The log was flushed.
     LogFlush {
@@ -176,6 +176,8 @@ pub struct Env {
     pub coverage: Coverage,
     /// What was done.
     pub totals: Totals,
+    /// A lone replica found damage that nobody can repair, and said so: the run ends there.
+    pub is_stopped: bool,
     /// A bug to plant.
     pub mutation: Option<usize>,
 }

@@ -500,16 +500,15 @@ impl Node {
         log.writing = Some((Rc::clone(&records), number));
         let storage = &mut self.storage.lanes[lane];
         let block = storage.blocks.submit(flush, Block { flush, records });
-        let witness = storage.witness.submit(LaneStorage::witness_place(flush), WitnessRecord { flush });
         let latency = env.write_latency();
         let at = self.disk_delay(env, latency);
-        self.plan_io(env, lane, at, Io::Block { block, witness });
+        self.plan_io(env, lane, at, Io::Block { block, flush });
     }
 
     /// The disk has done something.
     pub fn io_done(&mut self, env: &mut Env, lane: usize, io: Io) -> Result<(), Violation> {
         match io {
-            Io::Block { block, witness } => self.block_written(env, lane, block, witness),
+            Io::Block { block, flush } => self.block_written(env, lane, block, flush),
             Io::LogFlush { marks, number } => self.log_flushed(env, lane, marks, number),
             Io::Superblock { copies, number } => {
                 for id in copies {
@@ -536,16 +535,14 @@ impl Node {
         env: &mut Env,
         lane: usize,
         block: crate::disk::WriteId,
-        witness: crate::disk::WriteId,
+        flush: u64,
     ) -> Result<(), Violation> {
         let settings = env.plan.faults;
         let full = settings.full_disk.0 > 0 && env.streams.storage.chance(settings.full_disk);
         if env.fault(FaultKind::FullDisk, full) {
             say!(env.trace, env.queue.now(), "node {} lane {lane}: the disk is full", self.id);
             env.mark(Mark::DiskFull);
-            let storage = &mut self.storage.lanes[lane];
-            storage.blocks.refuse(block);
-            storage.witness.refuse(witness);
+            self.storage.lanes[lane].blocks.refuse(block);
             self.lanes[lane].log.has_failed = true;
             let at = env.now() + SECOND / 2 + env.streams.storage.exponential(SECOND);
             env.plan_at(at, Happening::Start { node: self.id });
@@ -555,7 +552,8 @@ impl Node {
         let fate = self.fate_of(env, lane, &records);
         let storage = &mut self.storage.lanes[lane];
         storage.blocks.finish(block, fate);
-        storage.witness.finish(witness, Fate::Done);
+        // Only after its block: a witness that is there before would turn an unfinished block of a crash into a lost end.
+        storage.witness.put(LaneStorage::witness_place(flush), WitnessRecord { flush });
         self.lanes[lane].log.written = number;
         self.flush_log(env, lane);
         self.drive(env, lane, Event::Written(number))?;

@@ -185,7 +185,7 @@ impl Plan {
         };
         let storage_faults = random.below(3) == 0;
         let lose_directories = nodes > 1 && random.below(4) == 0;
-        let beyond_model = nodes > 1 && random.below(40) == 0;
+        let beyond_model = random.below(40) == 0;
         let checkpoint_ops = if random.flip() { random.between(3, 12) } else { 1_000 };
         let faults =
             Self::draw_faults(&mut random, nodes, swarm, storage_faults, lose_directories, beyond_model);

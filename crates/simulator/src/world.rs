@@ -70,6 +70,7 @@ impl World {
             trace: Trace::new(options.verbosity),
             coverage: Default::default(),
             totals: Totals::default(),
+            is_stopped: false,
             mutation: options.mutation,
             plan,
             streams,
@@ -120,6 +121,9 @@ impl World {
             hold!(self.env.trace.steps() < STEPS_MAX, "the run does not end");
             self.env.trace.step(at, fingerprint(&happening));
             self.happen(happening)?;
+            if self.env.is_stopped {
+                return Ok(());
+            }
             if let Some(healed_at) = self.healed_at {
                 if self.is_settled() {
                     return self.check_end();

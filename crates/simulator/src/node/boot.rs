@@ -101,6 +101,13 @@ impl Node {
             env.totals.corruptions += faulty as u64;
             env.mark(Mark::CorruptFound);
         }
+        if env.plan.nodes == 1
+            && let Err(error) = log.check_alone()
+        {
+            hold!(env.plan.beyond_model, "node {} refuses to start within the model: {error}", self.id);
+            env.mark(Mark::Refused);
+            env.is_stopped = true;
+        }
         let head = log.slots.get(&log.op_head).and_then(|slot| match slot {
             RecoveredSlot::Present { header, .. } => Some(header.identity),
             _ => None,
