@@ -486,6 +486,18 @@ impl Cluster {
         disk.superblock_under_way.clear();
     }
 
+    /// One entry of a stopped replica rots, one that is whole everywhere else.
+    pub fn damage(&mut self, node: usize) {
+        let disk = &self.nodes[node].disk;
+        let floor = Op(disk.checkpoint.len() as u64).max(disk.trimmed);
+        let rotten = |op: &Op| self.nodes.iter().any(|node| node.disk.damaged.contains(op));
+        let ops: Vec<Op> = disk.log(false).into_keys().filter(|op| *op > floor && !rotten(op)).collect();
+        if !ops.is_empty() {
+            let op = ops[self.random.below(ops.len() as u64) as usize];
+            self.nodes[node].disk.damaged.insert(op);
+        }
+    }
+
     pub fn restart(&mut self, node: usize) {
         let config = self.config(node);
         let disk = &mut self.nodes[node].disk;

@@ -60,6 +60,29 @@ fn v28_equal_inputs_give_equal_outputs() {
 }
 
 #[test]
+fn v29_what_is_durable_never_goes_back() {
+    // The cluster compares every superblock record with the one before it.
+    for seed in 0..6 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.checkpoint_every = 4;
+        for round in 0..6 {
+            let primary = cluster.primary().unwrap_or(0);
+            for _ in 0..5 {
+                cluster.propose(primary);
+            }
+            cluster.run(400_000);
+            cluster.crash(round % 3);
+            cluster.run(2_500_000);
+            cluster.restart(round % 3);
+            cluster.run(500_000);
+        }
+        cluster.heal();
+        let (_, state) = cluster.nodes[0].disk.superblock.clone().unwrap();
+        assert!(state.view > View(0) && state.log_view <= state.view && state.commit_max > Op(0));
+    }
+}
+
+#[test]
 fn v30_nothing_of_a_view_leaves_before_its_record_is_durable() {
     let log = entries(3, 99);
     let mut bench = Bench::holding(1, 0, &log);
