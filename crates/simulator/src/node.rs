@@ -180,6 +180,11 @@ impl Node {
         !self.lanes.is_empty()
     }
 
+    /// Whether a record of a lane's superblock is on its way to the disk.
+    pub fn is_writing_superblock(&self, lane: usize) -> bool {
+        self.lanes.get(lane).is_some_and(|lane| lane.superblock.writing.is_some())
+    }
+
     /// The monotonic clock.
     fn monotonic(&self, env: &Env) -> Nanos {
         Nanos(self.clock.monotonic(env.now()))
@@ -434,7 +439,12 @@ impl Node {
             "node {node} lane {lane}: a {kind} left while the superblock says log view {}",
             log_view.0
         );
-        let change = |op: Op| log.changes.get(&op).copied().unwrap_or_default();
+        // What is applied was acknowledged before, and may be written again where it was damaged.
+        let applied = self.lanes[lane].machine.applied();
+        let change = |op: Op| match op > applied {
+            true => log.changes.get(&op).copied().unwrap_or_default(),
+            false => LogNumber(0),
+        };
         hold!(
             change(required.written) <= log.written,
             "node {node} lane {lane}: a {kind} acknowledges op {} before it was written",

@@ -402,7 +402,10 @@ impl World {
                 let others_are_good = (0..SUPERBLOCK_COPIES)
                     .filter(|other| *other != copy)
                     .all(|other| cells.read(other).is_some_and(|cell| cell.good().is_some()));
-                if self.env.fault(FaultKind::Corrupt, others_are_good) {
+                // One damaged copy and a crash in the middle of a write are survived, damage in the middle of a write is not.
+                let is_idle = !self.nodes[node].is_writing_superblock(lane);
+                let cells = &mut self.nodes[node].storage.lanes[lane].superblock;
+                if self.env.fault(FaultKind::Corrupt, others_are_good && is_idle) {
                     cells.corrupt(copy);
                 }
             }

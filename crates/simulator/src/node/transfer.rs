@@ -8,7 +8,7 @@ use laneway_vsr::message::{Artifact, CheckpointOffer};
 use laneway_vsr::transfer::serve::{self, Serving};
 use laneway_vsr::transfer::{Standing, Transfer, TransferEffect};
 use laneway_vsr::{Event, Message, TransferMessage};
-use laneway_wire::{Op, ReplicaId};
+use laneway_wire::{Nanos, Op, ReplicaId};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Node;
@@ -23,12 +23,17 @@ use crate::storage::Snapshot;
 /// Bytes of one part of a checkpoint: small, so that a transfer has several.
 const PART_BYTES: usize = 700;
 
+/// How long a replica waits for the first byte of a checkpoint before it goes back to the log, microseconds.
+const PATIENCE_US: u64 = 3_000_000;
+
 /// State transfer of one lane.
 #[derive(Debug)]
 pub(super) struct TransferDriver {
     pub(super) session: Transfer,
     /// What was fetched, by its hash.
     parts: BTreeMap<u128, BytesMut>,
+    /// When the replica asked for a checkpoint.
+    started_at: Nanos,
     /// What is being put in place.
     installing: Option<(Box<CheckpointOffer>, Box<Machine>)>,
 }
@@ -37,7 +42,12 @@ impl TransferDriver {
     /// Nothing is fetched. `members`: how many, this one included.
     pub(super) fn new(node: usize, members: usize, seed: u64) -> Self {
         let peers = (0..members).filter(|peer| *peer != node).map(|peer| ReplicaId(peer as u8)).collect();
-        Self { session: Transfer::new(peers, [], seed), parts: BTreeMap::new(), installing: None }
+        Self {
+            session: Transfer::new(peers, [], seed),
+            parts: BTreeMap::new(),
+            started_at: Nanos(0),
+            installing: None,
+        }
     }
 }
 
@@ -60,6 +70,7 @@ impl Node {
             "node {} lane {lane}: fetches a checkpoint at or above {at_least}",
             self.id
         );
+        current.transfer.started_at = now;
         current.transfer.session.start(now, standing);
         self.pump_transfer(env, lane)
     }
@@ -85,7 +96,13 @@ impl Node {
     /// Time passed.
     pub(super) fn transfer_timeout(&mut self, env: &mut Env, lane: usize) -> Result<(), Violation> {
         let now = self.monotonic(env);
-        self.lanes[lane].transfer.session.handle_timeout(now);
+        let transfer = &mut self.lanes[lane].transfer;
+        if transfer.parts.is_empty() && now.us_since(transfer.started_at) > PATIENCE_US {
+            // Nobody has a checkpoint: the log is still the way, and the replica has to look for it again.
+            transfer.session.cancel();
+            return self.drive(env, lane, Event::TransferFailed);
+        }
+        transfer.session.handle_timeout(now);
         self.pump_transfer(env, lane)
     }
 
