@@ -486,12 +486,15 @@ impl Cluster {
         disk.superblock_under_way.clear();
     }
 
-    /// One entry of a stopped replica rots, one that is whole everywhere else.
+    /// One committed entry of a stopped replica rots, one that is whole everywhere else. An entry that is not committed may
+    /// have one copy only; when that rots, no view is allowed to decide anything.
     pub fn damage(&mut self, node: usize) {
         let disk = &self.nodes[node].disk;
         let floor = Op(disk.checkpoint.len() as u64).max(disk.trimmed);
+        let decided = |op: &Op| self.committed.contains_key(op);
         let rotten = |op: &Op| self.nodes.iter().any(|node| node.disk.damaged.contains(op));
-        let ops: Vec<Op> = disk.log(false).into_keys().filter(|op| *op > floor && !rotten(op)).collect();
+        let ops: Vec<Op> =
+            disk.log(false).into_keys().filter(|op| *op > floor && decided(op) && !rotten(op)).collect();
         if !ops.is_empty() {
             let op = ops[self.random.below(ops.len() as u64) as usize];
             self.nodes[node].disk.damaged.insert(op);
