@@ -188,7 +188,7 @@ impl LaneStorage {
         })
     }
 
-    /// The superblock that counts: the highest number with two equal copies in their places. The second number is the
+    /// The superblock that counts: the highest number with two equal copies in their places, or else the highest. The second number is the
     /// highest that was seen at all; the third, how many copies of the first one were good.
     pub fn open_superblock(&self) -> Option<(SuperblockCopy, SuperblockNumber, usize)> {
         let mut copies: BTreeMap<SuperblockNumber, Vec<&SuperblockCopy>> = BTreeMap::new();
@@ -200,7 +200,9 @@ impl LaneStorage {
             }
         }
         let newest = *copies.keys().next_back()?;
-        let found = copies.values().rev().find(|same| same.len() >= 2)?;
+        // Without two equal ones the newest counts, as in `laneway_vsr::superblock::open`.
+        let found = copies.values().rev().find(|same| same.len() >= 2);
+        let found = found.or_else(|| copies.values().next_back())?;
         Some(((*found[0]).clone(), newest, found.len()))
     }
 
