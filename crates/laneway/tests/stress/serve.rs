@@ -81,7 +81,7 @@ impl Serve {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Everything that it and the starts before it wrote to the log.
+    /// Everything that it wrote to the log until now.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
     }
