@@ -17,7 +17,6 @@ use crate::request as fetch_request;
 
 /// Commands that the broker may still answer with 5, whoever asks. A command that is served leaves this list.
 const NOT_SERVED: &[Code] = &[
-    Code::GetSnapshot,
     Code::GetConsumerGroup,
     Code::GetConsumerGroups,
     Code::CreateConsumerGroup,
