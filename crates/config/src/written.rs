@@ -75,6 +75,7 @@ impl Config {
             "reads.inflight_bytes_max" => Value::Bytes(reads.inflight_bytes_max),
             "storage.journal_bytes_max" => Value::Bytes(storage.journal_bytes_max),
             "storage.cache_bytes_max" => Value::Bytes(storage.cache_bytes_max),
+            "storage.free_bytes_min" => maybe(storage.free_bytes_min.map(Value::Bytes)),
             "encryption.enabled" => Value::Bool(encryption.enabled),
             "encryption.key" => maybe(encryption.key.clone().map(Value::Secret)),
             "encryption.previous_keys" => maybe(encryption.previous_keys.clone().map(Value::Secret)),
