@@ -8,7 +8,7 @@ use laneway_simulator::{Options, Profile, mutations};
 const FOUND_WITHIN: [(&str, u64); 14] = [
     ("drop-nack-quorum", 300),
     ("ack-before-durable", 20),
-    ("count-self-before-durable", 3_000),
+    ("ack-over-gap", 8_000),
     ("skip-superblock-before-vote", 20),
     ("skip-superblock-before-ack", 20),
     ("recompute-vote", 100),

@@ -18,6 +18,12 @@ fn times_grow_over_what_a_restart_has_not_applied() {
     passes(1, &[44, 52, 67, 156]);
 }
 
+/// A restarted lone replica served reads before it had applied its log.
+#[test]
+fn a_lone_replica_serves_after_it_applied_its_log() {
+    passes(1, &[2_002_857]);
+}
+
 /// A partition was opened again after its end, by a primary whose metadata lagged: its offsets began anew.
 #[test]
 fn a_partition_that_ended_stays_ended() {

@@ -60,6 +60,13 @@ impl Node {
         if metadata.applied() < request.minimum {
             return refuse(Status::TransientNotAccepted);
         }
+        if let Ask::Poll { partition, lane, .. } | Ask::StoredOffset { partition, lane, .. } = &request.ask {
+            let (partition, lane) = (*partition, lane.0 as usize);
+            self.open_if_missing(env, partition, lane)?;
+        }
+        let Machine::Metadata(metadata) = &self.lanes[0].machine else {
+            unreachable!("lane 0 is the metadata")
+        };
         match request.ask {
             Ask::Lookup => {
                 let places = metadata.partitions().collect();
@@ -209,11 +216,13 @@ impl Node {
         if let Some(status) = self.refuses_writes(lane) {
             return refuse(status);
         }
+        if !self.open_if_missing(env, partition, lane)? {
+            return refuse(Status::TransientNotAccepted);
+        }
         let wall = self.wall(env);
         let current = &mut self.lanes[lane];
         let (op, timestamp) = current.replica.next(wall);
         let Machine::Data(data) = &mut current.machine else { unreachable!("a data lane holds partitions") };
-        // Before its lane has opened it, the partition is not there yet.
         let Some(held) = data.state.get_mut(partition) else { return refuse(Status::TransientNotAccepted) };
         let admit = match &ask {
             Ask::Send { count, .. } => held.admit_append(Some(&identity), *count, None, wall),
@@ -267,6 +276,24 @@ impl Node {
         self.lanes[lane].waiters.entry(op).or_default().push(waiter);
         self.pump(env, lane)?;
         Ok(None)
+    }
+
+    /// Whether a partition is there. Before its lane has opened it, it is not; a stop may have come in between, so the
+    /// first one who asks makes up for it.
+    fn open_if_missing(
+        &mut self,
+        env: &mut Env,
+        partition: PartitionKey,
+        lane: usize,
+    ) -> Result<bool, Violation> {
+        let Machine::Data(data) = &self.lanes[lane].machine else {
+            unreachable!("a data lane holds partitions")
+        };
+        if data.state.get(partition).is_some() {
+            return Ok(true);
+        }
+        self.align(env, lane)?;
+        Ok(false)
     }
 
     fn serve(

@@ -83,6 +83,8 @@ impl Replica {
             replica.status = Status::Normal;
             replica.slots.verify(replica.slots.head());
             replica.commit_max = replica.slots.head();
+            // Nothing is served or ordered before all of it is applied, as after the start of any view (V35).
+            replica.view_start = replica.slots.head();
             replica.apply_ready();
             return replica;
         }
