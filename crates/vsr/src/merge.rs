@@ -215,10 +215,15 @@ impl<'a> Ballot<'a> {
         let canonical = |vote: &Vote| vote.log_view == latest || self.mutations.has(Mutation::IgnoreLogView);
         let mut header: Option<&Header> = None;
         let mut conflict = false;
-        let mut lost_name = false;
+        // Whether an older entry here may be the very one that the latest log holds: its name is lost there, or the vote of
+        // that log reaches the op and says nothing about it, as it does where a checkpoint took the entry's place.
+        let mut may_be_the_same = false;
         for (_, vote) in believed.iter().filter(|(_, vote)| canonical(vote)) {
-            let Some(slot) = vote.slot(op) else { continue };
-            lost_name |= matches!(slot.held, Held::Faulty(None));
+            let Some(slot) = vote.slot(op) else {
+                may_be_the_same |= op <= vote.op_head;
+                continue;
+            };
+            may_be_the_same |= matches!(slot.held, Held::Faulty(None));
             match (header, slot.held.header()) {
                 (None, found) => header = found,
                 (Some(known), Some(found)) => conflict |= known.identity != found.identity,
@@ -235,8 +240,7 @@ impl<'a> Ballot<'a> {
             let Some(slot) = vote.slot(op) else { return false };
             let other = match (slot.held.header(), header) {
                 (Some(theirs), Some(header)) => theirs.identity != header.identity,
-                // Where the entry of the latest view lost its name, theirs may be the very same.
-                (Some(_), None) => !lost_name,
+                (Some(_), None) => !may_be_the_same,
                 (None, _) => false,
             };
             slot.nack || (!canonical(vote) && other)

@@ -199,6 +199,19 @@ fn v92_votes_that_all_checkpointed_at_one_op_decide() {
     assert_eq!((merged.op_head, merged.commit_max, merged.headers.len()), (Op(8), Op(8), 0));
 }
 
+/// V44, V46. Found by random schedules: the one denied a committed entry because the checkpoint of the other had taken
+/// its place, and two members never elected again.
+#[test]
+fn a_checkpoint_of_the_latest_view_is_not_denied_by_older_entries() {
+    let headers = chain(8, 99);
+    let identity = headers[7].identity;
+    let checkpoint = CheckpointId { op: Op(8), identity };
+    let trimmed = Vote { checkpoint, slots: Vec::new(), ..vote(2, 8, &headers) };
+    let decided = merge(&[Some(trimmed), Some(vote(1, 7, &headers))]);
+    let Merge::Ready(merged) = decided else { panic!("{decided:?}") };
+    assert_eq!((merged.op_head, merged.commit_max), (Op(8), Op(8)));
+}
+
 #[test]
 fn an_empty_lane_decides_an_empty_log() {
     assert_eq!(head(&merge(&[Some(vote(0, 0, &[])), Some(vote(0, 0, &[])), None])), Some(0));
