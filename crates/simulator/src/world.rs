@@ -361,6 +361,12 @@ impl World {
                 let may = self.env.atlas.may_lose_all(node);
                 if self.env.fault(FaultKind::PowerLoss, may) {
                     self.crash(node, Ending::PowerLost);
+                    // A flush that lied takes its proof with it. Only what the others remember shows it.
+                    if self.env.plan.faults.lost_sync.0 > 0 && self.nodes[node].is_rolled_back() {
+                        self.env.mark(Mark::RolledBackFound);
+                        say!(self.env.trace, now, "node {node}: it has lost what it had promised");
+                        self.lose_directory(node, &mut random);
+                    }
                 }
             }
             EventKind::Cut => {
