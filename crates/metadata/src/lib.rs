@@ -18,9 +18,11 @@ pub mod names;
 
 pub mod metadata;
 
+pub mod groups;
 pub mod lanes;
 pub mod permissions;
 pub mod sessions;
+
 pub mod streams;
 pub mod tokens;
 pub mod topics;
