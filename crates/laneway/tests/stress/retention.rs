@@ -106,7 +106,11 @@ fn removed_segments_stay_removed_under_kills() {
                 });
             }
         });
-        sleep(Duration::from_millis(700 + 130 * cycle));
+        // Both have signed in and work; how long that takes depends on what else the machine does.
+        wait_for("messages are appended and removed", || {
+            end.load(Ordering::SeqCst) >= found_end + 25 && start.load(Ordering::SeqCst) > found_start
+        });
+        sleep(Duration::from_millis(130 * cycle));
         serve.kill();
         stop.store(true, Ordering::SeqCst);
         appender.join().unwrap();
