@@ -37,7 +37,9 @@ pub struct RingConfig<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// Encryption without a key.
-    #[error("encryption.enabled is true and encryption.key is not set; set it to 32 random bytes in base64")]
+    #[error(
+        "encryption.enabled is true and encryption.key is not set; set LANEWAY_ENCRYPTION_KEY to 32 random bytes in base64 (`head -c 32 /dev/urandom | base64`)"
+    )]
     NoKey,
     /// Not a key.
     #[error("{what} is not 32 bytes in standard base64 with padding (44 characters)")]

@@ -19,7 +19,9 @@ pub enum StorageError {
         holder: Option<String>,
     },
     /// The directory holds something, but no data directory of this broker.
-    #[error("{path} is not empty and holds no VERSION file: not a data directory")]
+    #[error(
+        "{path} is not empty and holds no VERSION file: not a data directory; set data_dir (--data-dir) to an empty directory, or to a new name"
+    )]
     NotADataDirectory {
         /// The directory that was opened.
         path: PathBuf,

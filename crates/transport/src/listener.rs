@@ -34,13 +34,26 @@ pub enum BindError {
         address: SocketAddr,
     },
     /// The kernel refused for another reason.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", advice(source))]
     Refused {
         /// The address.
         address: SocketAddr,
         /// Why.
         source: io::Error,
     },
+}
+
+/// What to do about a refusal, where the kernel's words do not say it.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            "; choose an address of this machine (`ip address` lists them), or 0.0.0.0 for all, with --tcp ADDRESS:PORT"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need CAP_NET_BIND_SERVICE: choose another with --tcp"
+        }
+        _ => "",
+    }
 }
 
 /// A bound address, not yet listening on any shard. Made once at start, before any thread, so that a busy port ends

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use laneway_config::Config;
+use laneway_encryption::KeyRing;
 use laneway_storage::version::{FORMAT, Version};
 
 use super::Check;
@@ -18,10 +19,13 @@ pub fn configuration(config: &Config) -> Vec<Check> {
         Err(error) => Check::fail(name, error, remedy),
     };
     let keys = match keys::ring(&config.encryption) {
-        Ok(ring) if ring.generates() => Check::ok("encryption", "new streams are encrypted"),
-        Ok(ring) if ring.has_key() => {
-            Check::ok("encryption", "streams with a key of their own are encrypted")
+        Ok(ring) if ring.generates() => {
+            Check::ok("encryption", format!("new streams are encrypted; {}", fingerprints(&ring)))
         }
+        Ok(ring) if ring.has_key() => Check::ok(
+            "encryption",
+            format!("streams with a key of their own are encrypted; {}", fingerprints(&ring)),
+        ),
         Ok(_) => Check::ok("encryption", "off"),
         Err(error) => Check::fail("encryption", error.to_string(), "a key: head -c 32 /dev/urandom | base64"),
     };
@@ -43,6 +47,12 @@ pub fn configuration(config: &Config) -> Vec<Check> {
         ),
         keys,
     ]
+}
+
+/// Names of the keys, the current one first: what `encryption.retired_keys` takes.
+fn fingerprints(ring: &KeyRing) -> String {
+    let names: Vec<String> = ring.fingerprints().map(|name| name.to_string()).collect();
+    format!("fingerprints of keys: {}", names.join(", "))
 }
 
 /// The process that holds the data directory, if one does.
@@ -120,6 +130,11 @@ pub fn port(address: Option<SocketAddr>, running: Option<u32>) -> Check {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && running.is_some() => {
             Check::ok(NAME, format!("{address} is in use, as the data directory is: by the running broker"))
         }
+        Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => Check::fail(
+            NAME,
+            format!("{address}: {error}"),
+            "set tcp.address to an address of this machine (`ip address` lists them), or to 0.0.0.0:PORT for all",
+        ),
         Err(error) => Check::fail(
             NAME,
             format!("{address}: {error}"),
