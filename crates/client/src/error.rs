@@ -208,6 +208,8 @@ pub(crate) fn action(code: Code) -> &'static str {
         Code::DeletePersonalAccessToken => "delete the token",
         Code::CreatePartitions => "create partitions",
         Code::DeletePartitions => "delete partitions",
+        Code::DeleteSegments => "delete segments",
+        Code::UpdateResource => "update",
         other => other.name(),
     }
 }
@@ -244,7 +246,7 @@ pub fn advice(status: Status) -> Option<&'static str> {
         }
         Status::InvalidSizeBytes => "the next message is larger than this reader accepts",
         Status::StreamIdNotFound | Status::StreamNameNotFound => {
-            "there is no such stream: see `laneway streams list`, or create it first"
+            "there is no such stream: see `laneway streams list`, or create it first (a number is an id, not a name)"
         }
         Status::StreamNameAlreadyExists => "a stream of this name exists already",
         Status::TopicIdNotFound | Status::TopicNameNotFound => {
@@ -257,8 +259,23 @@ pub fn advice(status: Status) -> Option<&'static str> {
         Status::TooManyPartitions => "too many partitions for one request: create fewer at once",
         Status::PartitionsLimitReached => "the broker holds as many partitions as it may",
         Status::TopicFull => "the topic has reached its maximum size",
-        Status::InvalidOptionValue => "an option has a value that the broker does not accept",
-        Status::UnsupportedOptionKey => "the broker does not know one of the options",
+        Status::InvalidOptionValue => {
+            "an option has a value that the broker does not accept: sizes and durations have units and limits, words are \
+             spelled as `laneway config --keys` says under topic.*"
+        }
+        Status::UnsupportedOptionKey => {
+            "the broker does not know one of the options: `laneway topics show STREAM/TOPIC` lists those of a topic"
+        }
+        Status::OptionNotUpdatable => {
+            "an option cannot be changed after the topic was made: only its name, message_expiry and max_topic_size can"
+        }
+        Status::InvalidTopicSize => {
+            "max_topic_size is smaller than segment_size: make one of them fit the other"
+        }
+        Status::UnsupportedCriticalOption => {
+            "the broker cannot open this stream: it is encrypted under a key that is not configured; the log of the \
+             broker's start names such streams"
+        }
         Status::TooBigMessagePayload => "a message has more than 64,000,000 bytes",
         _ => return None,
     })
@@ -275,7 +292,7 @@ mod tests {
             refused(Status::TopicNameAlreadyExists),
             "a topic of this name exists already in the stream (status 2013, TopicNameAlreadyExists)"
         );
-        for number in [40, 41, 42, 1009, 1010, 1012, 2010, 2011, 2013, 3007] {
+        for number in [40, 41, 42, 1009, 1010, 1012, 2010, 2011, 2013, 3007, 1019, 4041, 4042, 4103, 4107] {
             assert!(advice(Status::from_number(number)).is_some(), "{number}");
         }
         assert_eq!(refused(Status::CannotOpenDatabase), "create the topic: refused: CannotOpenDatabase (19)");
