@@ -440,6 +440,17 @@ fn users_come_with_rights_and_go() {
         client.out("users permissions bob --grant read_streams");
         assert!(as_bob("streams list", "bobs secret").status.success());
 
+        let mut none = client.command("users permissions bob --none");
+        assert!(errors(&none.output().unwrap()).contains("user bob has no permissions now"));
+        client.out("users permissions bob --grant read_streams");
+        let wrong = client.run_with("users password bob", b"not bobs\nanother secret\n");
+        assert!(errors(&wrong).contains("not the current password of user bob"), "{}", errors(&wrong));
+        client.refused("users delete bob --json", 2, "--json");
+        client.refused("streams create 42", 2, "choose another name");
+        client.refused("topics update logs/web --name 7", 2, "choose another name");
+        client.refused("topics update logs/web --message-expiry 7", 2, "has no unit");
+        client.refused("topics create logs/mail --segment-size 1048576", 2, "has no unit");
+        client.out("topics update logs/web --message-expiry never");
         client.send("users password bob", b"bobs secret\nanother secret\n");
         assert!(!as_bob("streams list", "bobs secret").status.success());
         assert!(as_bob("streams list", "another secret").status.success());

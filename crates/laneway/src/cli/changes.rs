@@ -5,12 +5,18 @@ use clap::{Args, ValueEnum};
 use super::ConnectionArgs;
 
 const AFTER_HELP: &str = "\
-The broker keeps the newest changes of resources and, apart from them, those of sessions; see
-metadata.change_records_max. Only root and users with manage_servers may read them.
+Columns: number of the change (op), time, user who asked (`-`: the broker itself),
+what happened, to what. In a pipe and in JSON the time is in microseconds since 1970.
+Every sign-in is a change of sessions: name the groups you want to leave them out.
+
+The broker keeps the newest changes of resources and, apart from them, those of
+sessions; see metadata.change_records_max. Only root and users with manage_servers
+may read them.
 
 Examples:
-  laneway changes                                    # everything that is kept
-  laneway changes --new --follow                     # what happens from now on
+  laneway changes                                  everything that is kept
+  laneway changes --new --follow                   what happens from now on
+  laneway changes --group streams --group topics
   laneway changes --group users --group tokens --json";
 
 /// Shows the metadata change log, oldest change first.

@@ -27,16 +27,18 @@ pub use ping::PingArgs;
 pub use quickstart::QuickstartArgs;
 pub use send::SendArgs;
 pub use serve::ServeArgs;
-pub use streams::{CreateStreamArgs, ListStreamsArgs, StreamArgs, StreamsArgs, StreamsCommand};
+pub use streams::{
+    CreateStreamArgs, ListStreamsArgs, ShowStreamArgs, StreamArgs, StreamsArgs, StreamsCommand,
+};
 pub use tail::{Since, TailArgs, TailFormat, TailStart};
 pub use target::{Target, TargetError, TopicTarget};
 pub use topics::{
-    CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, TopicArgs, TopicsArgs, TopicsCommand,
+    CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, ShowTopicArgs, TopicArgs, TopicsArgs, TopicsCommand,
     UpdateTopicArgs,
 };
 pub use users::{
-    CreateTokenArgs, CreateUserArgs, DeleteTokenArgs, ListUsersArgs, PermissionsArgs, RenameUserArgs,
-    TokensArgs, TokensCommand, UserArgs, UsersArgs, UsersCommand,
+    CreateTokenArgs, CreateUserArgs, DeleteTokenArgs, ListUsersArgs, PasswordArgs, PermissionsArgs,
+    RenameUserArgs, ShowUserArgs, TokensArgs, TokensCommand, UserArgs, UsersArgs, UsersCommand,
 };
 
 /// The process did what was asked.

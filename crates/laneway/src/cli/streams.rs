@@ -27,7 +27,7 @@ pub enum StreamsCommand {
     /// List all streams.
     List(ListStreamsArgs),
     /// Show one stream and its topics.
-    Show(StreamArgs),
+    Show(ShowStreamArgs),
     /// Delete a stream with all its topics and messages.
     Delete(StreamArgs),
 }
@@ -35,7 +35,7 @@ pub enum StreamsCommand {
 /// Creates a stream.
 #[derive(Debug, Args)]
 pub struct CreateStreamArgs {
-    /// Name, 1 to 255 bytes; a name that is a number cannot be reached by name later.
+    /// Name, 1 to 255 bytes, and not a number: numbers are ids.
     pub name: String,
     /// Succeed when the stream is there already.
     #[arg(long)]
@@ -60,9 +60,16 @@ pub struct StreamArgs {
     /// Name or id of the stream.
     #[arg(value_name = "STREAM")]
     pub stream: Target,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Shows one stream.
+#[derive(Debug, Args)]
+pub struct ShowStreamArgs {
+    #[command(flatten)]
+    pub of: StreamArgs,
     /// JSON instead of text.
     #[arg(long)]
     pub json: bool,
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
 }

@@ -30,7 +30,7 @@ pub enum TopicsCommand {
     /// List the topics of a stream.
     List(ListTopicsArgs),
     /// Show one topic and its partitions.
-    Show(TopicArgs),
+    Show(ShowTopicArgs),
     /// Rename a topic, or change when its messages are removed.
     Update(UpdateTopicArgs),
     /// Delete the oldest messages of a partition, by whole segments.
@@ -39,8 +39,22 @@ pub enum TopicsCommand {
     Delete(TopicArgs),
 }
 
+const CREATE_HELP: &str = "\
+Sizes and durations have units: '64 MiB', '7 d'. Whole segments are removed, never
+parts: `laneway topics delete-segments --help` says which. --max-topic-size is at
+least --segment-size, and divides evenly between the partitions; each of them keeps
+a segment and the largest possible message (limits.frame_bytes_max, 64 MiB), however
+small its share is.
+
+Examples:
+  laneway topics create logs/web --partitions 4
+  laneway topics create logs/audit --segment-size '64 MiB' --message-expiry '7 d'
+  laneway topics create logs/web --if-missing --max-topic-size '10 GiB'
+  laneway topics create logs/fast --durability replicated";
+
 /// Creates a topic. Options that are absent take the broker's defaults; the broker checks the values.
 #[derive(Debug, Args)]
+#[command(after_help = CREATE_HELP)]
 pub struct CreateTopicArgs {
     /// Stream (name or id) and the name of the new topic.
     #[arg(value_name = "STREAM/TOPIC")]
@@ -70,13 +84,22 @@ pub struct CreateTopicArgs {
     pub connection: ConnectionArgs,
 }
 
+const UPDATE_HELP: &str = "\
+Only message_expiry and max_topic_size can be set and --reset later; what else a
+topic is made with stays. `laneway topics show` lists it.
+
+Examples:
+  laneway topics update logs/web --name api
+  laneway topics update logs/web --message-expiry '3 d' --reset max_topic_size";
+
 /// Changes a topic, all or nothing. What is not named stays as it is.
 #[derive(Debug, Args)]
+#[command(after_help = UPDATE_HELP)]
 pub struct UpdateTopicArgs {
     /// Stream and topic, by names or ids.
     #[arg(value_name = "STREAM/TOPIC")]
     pub topic: TopicTarget,
-    /// New name of the topic.
+    /// New name of the topic, not a number: numbers are ids.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Age at which messages are removed, or `never`.
@@ -93,16 +116,18 @@ pub struct UpdateTopicArgs {
 }
 
 const DELETE_SEGMENTS_HELP: &str = "\
-A partition is stored in segments. New messages go to the newest one, which is never deleted; a segment that
-has reached the topic's segment_size is sealed, and only sealed ones can go, the oldest first. A stored offset
-of a consumer or a consumer group keeps the segments whose messages it has not passed: ask again when it has.
-Readers that are behind go on at the oldest message that is left; offsets of the others do not change.
+A partition is stored in segments. New messages go to the newest one, which is
+never deleted; a segment that has reached the topic's segment_size is sealed,
+and only sealed ones can go, the oldest first. A stored offset of a consumer
+keeps the segments whose messages it has not passed: ask again when it has.
+Readers that are behind go on at the oldest message that is left; offsets of
+the others do not change.
 
 Examples:
-  laneway topics show logs/web                                     # how many segments each partition has
-  laneway topics delete-segments logs/web --partition 0            # the oldest one
+  laneway topics show logs/web                    how many segments are there
+  laneway topics delete-segments logs/web --partition 0            the oldest
   laneway topics delete-segments logs/web --partition 0 --count 5
-  laneway topics delete-segments logs/web --partition 0 --all      # every sealed one";
+  laneway topics delete-segments logs/web --partition 0 --all    every sealed";
 
 /// Deletes the oldest sealed segments of one partition.
 #[derive(Debug, Args)]
@@ -143,9 +168,16 @@ pub struct TopicArgs {
     /// Stream and topic, by names or ids.
     #[arg(value_name = "STREAM/TOPIC")]
     pub topic: TopicTarget,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Shows one topic.
+#[derive(Debug, Args)]
+pub struct ShowTopicArgs {
+    #[command(flatten)]
+    pub of: TopicArgs,
     /// JSON instead of text.
     #[arg(long)]
     pub json: bool,
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
 }

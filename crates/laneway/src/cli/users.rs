@@ -33,11 +33,11 @@ pub enum UsersCommand {
     /// List all users.
     List(ListUsersArgs),
     /// Show one user and what it may do.
-    Show(UserArgs),
+    Show(ShowUserArgs),
     /// Replace what a user may do.
     Permissions(PermissionsArgs),
     /// Change a password.
-    Password(UserArgs),
+    Password(PasswordArgs),
     /// Give a user another name.
     Rename(RenameUserArgs),
     /// Let a user sign in again.
@@ -53,12 +53,16 @@ A grant is a list of flags, on the whole server, on one stream, or on one topic:
   --grant read_streams,read_servers       on the server
   --grant logs:manage_topics              on the stream logs
   --grant logs/web:poll_messages          on the topic web of it
-On the server: manage_servers, read_servers, manage_users, read_users, manage_streams, read_streams,
-  manage_topics, read_topics, poll_messages, send_messages, all
-On a stream: manage_stream, read_stream, manage_topics, read_topics, poll_messages, send_messages, all
+On the server: manage_servers, read_servers, manage_users, read_users,
+  manage_streams, read_streams, manage_topics, read_topics, poll_messages,
+  send_messages, all
+On a stream: manage_stream, read_stream, manage_topics, read_topics,
+  poll_messages, send_messages, all
 On a topic: manage_topic, read_topic, poll_messages, send_messages, all
-Any one flag that a command asks for is enough; what manages includes what reads, and what is above includes
-what is below. To send and to poll are two flags. The table is docs/permissions.md.";
+Any one flag that a command asks for is enough; what manages includes what reads,
+and what is above includes what is below. To send and to poll are two flags.
+`laneway users show` prints grants with ids instead of names, which are accepted
+here as well. The table is docs/permissions.md.";
 
 /// Creates a user.
 #[derive(Debug, Args)]
@@ -106,22 +110,40 @@ pub struct ListUsersArgs {
     pub connection: ConnectionArgs,
 }
 
-const USER_HELP: &str = "\
-`password` reads two lines of standard input, the current password and the new one:
-  printf '%s\\n' \"$OLD\" \"$NEW\" | laneway users password ann";
-
 /// Names one user.
 #[derive(Debug, Args)]
-#[command(after_help = USER_HELP)]
 pub struct UserArgs {
     /// Name or id of the user.
     #[arg(value_name = "USER")]
     pub user: Target,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Shows one user.
+#[derive(Debug, Args)]
+pub struct ShowUserArgs {
+    #[command(flatten)]
+    pub of: UserArgs,
     /// JSON instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+const PASSWORD_HELP: &str = "\
+Reads two lines of standard input, the current password of that user and the new
+one. Nobody changes a password without the current one, not even root: a user who
+forgot it is deleted and created again.
+
+Example:
+  printf '%s\\n' \"$OLD\" \"$NEW\" | laneway users password ann";
+
+/// Changes a password.
+#[derive(Debug, Args)]
+#[command(after_help = PASSWORD_HELP)]
+pub struct PasswordArgs {
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub of: UserArgs,
 }
 
 /// Renames a user.
@@ -137,11 +159,13 @@ pub struct RenameUserArgs {
 }
 
 const TOKENS_HELP: &str = "\
-A token signs in as its user, in place of the password, with every client of the protocol. It is shown once;
-the broker keeps its hash only.
+A token signs in as its user, without the password, with the clients of the protocol
+that take one. The commands of laneway itself do not: they want a password. A token
+is shown once; the broker keeps its hash only.
 
 Examples:
   laneway tokens create deploy --expires '90 d' > token
+  iggy --token \"$(cat token)\" stream list       the published command line
   laneway tokens list
   laneway tokens delete deploy";
 

@@ -59,10 +59,18 @@ pub enum CommandError {
         last: u32,
     },
     /// The topic has no partitions at all.
-    #[error("{topic} has no partitions: create some first")]
+    #[error(
+        "{topic} has no partitions: add some with `iggy partition create`, or make a topic with --partitions"
+    )]
     NoPartitions {
         /// `STREAM/TOPIC`.
         topic: String,
+    },
+    /// The current password, given to change it, is not the user's.
+    #[error("the first line is not the current password of user {}: nothing was changed", printable(user))]
+    WrongPassword {
+        /// As it was named.
+        user: String,
     },
     /// Sending stopped in the middle.
     #[error("{cause}\n{}", stopped_text(*acknowledged, *read))]

@@ -10,7 +10,9 @@ use super::CommandError;
 use super::connect::{self, identifier};
 use super::output::{Row, Style, bytes_text, count_text, moment_text, printable, write_json, write_rows};
 use super::topics::TopicRow;
-use crate::cli::{CreateStreamArgs, ListStreamsArgs, StreamArgs, StreamsArgs, StreamsCommand, Target};
+use crate::cli::{
+    CreateStreamArgs, ListStreamsArgs, ShowStreamArgs, StreamArgs, StreamsArgs, StreamsCommand, Target,
+};
 
 /// Runs one of the subcommands.
 pub fn streams(args: &StreamsArgs) -> Result<(), CommandError> {
@@ -23,6 +25,7 @@ pub fn streams(args: &StreamsArgs) -> Result<(), CommandError> {
 }
 
 fn create(args: &CreateStreamArgs) -> Result<(), CommandError> {
+    reachable_name(&args.name)?;
     let mut client = connect::sign_in(&args.connection)?;
     if args.if_missing {
         return create_if_missing(&mut client, &args.name);
@@ -30,6 +33,16 @@ fn create(args: &CreateStreamArgs) -> Result<(), CommandError> {
     client.create_stream(&args.name)?;
     say(&format!("created stream {}", args.name));
     Ok(())
+}
+
+/// Refuses a name that every later command would take for an id.
+pub fn reachable_name(name: &str) -> Result<(), CommandError> {
+    match name.parse() {
+        Ok(Target::Id(id)) => Err(CommandError::Usage(format!(
+            "{id} would be a name that is a number, which no later command could reach: choose another name"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Creates a stream unless it is there. Somebody else may create it at the same time, which is as good.
@@ -48,9 +61,10 @@ fn list(args: &ListStreamsArgs) -> Result<(), CommandError> {
     write_rows(&mut io::stdout().lock(), Style::detect(args.json), &rows).map_err(CommandError::Output)
 }
 
-fn show(args: &StreamArgs) -> Result<(), CommandError> {
-    let mut client = connect::sign_in(&args.connection)?;
-    let details = client.stream(&identifier(&args.stream))?.ok_or_else(|| missing(&args.stream))?;
+fn show(args: &ShowStreamArgs) -> Result<(), CommandError> {
+    let StreamArgs { stream, connection } = &args.of;
+    let mut client = connect::sign_in(connection)?;
+    let details = client.stream(&identifier(stream))?.ok_or_else(|| missing(stream))?;
     let topics: Vec<TopicRow> = details.topics.iter().map(TopicRow::from).collect();
     let stream = StreamRow::from(&details.summary);
     let mut out = io::stdout().lock();

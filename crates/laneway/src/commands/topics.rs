@@ -12,8 +12,8 @@ use super::connect::{self, identifier};
 use super::output::{Row, Style, counted, moment_text, printable, write_json, write_rows};
 use super::streams::{self, numbers, say};
 use crate::cli::{
-    CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, Target, TopicArgs, TopicTarget, TopicsArgs,
-    TopicsCommand, UpdateTopicArgs,
+    CreateTopicArgs, DeleteSegmentsArgs, ListTopicsArgs, ShowTopicArgs, Target, TopicArgs, TopicTarget,
+    TopicsArgs, TopicsCommand, UpdateTopicArgs,
 };
 
 /// Runs one of the subcommands.
@@ -71,6 +71,26 @@ fn new_name(target: &Target) -> Result<String, CommandError> {
     }
 }
 
+/// The value of an option as the protocol spells it. A number without a unit would be microseconds or bytes there, and
+/// a topic that forgets after 7 us is not what `--message-expiry 7` asks for.
+fn typed_value(key: &str, value: &str) -> Result<String, CommandError> {
+    let flag = match key {
+        "segment_size" => "--segment-size",
+        "message_expiry" => "--message-expiry",
+        "max_topic_size" => "--max-topic-size",
+        _ => return Ok(value.to_owned()),
+    };
+    match value {
+        "never" if key == "message_expiry" => Ok("never_expire".to_owned()),
+        "" | "0" => Ok(value.to_owned()),
+        _ if value.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let example = if key == "message_expiry" { "'7 d'" } else { "'64 MiB'" };
+            Err(CommandError::Usage(format!("{flag}: {value} has no unit; write for example {example}")))
+        }
+        _ => Ok(value.to_owned()),
+    }
+}
+
 fn options(args: &CreateTopicArgs) -> Result<Options, CommandError> {
     let mut options = Options::new();
     let named = [
@@ -81,7 +101,7 @@ fn options(args: &CreateTopicArgs) -> Result<Options, CommandError> {
     ];
     for (key, value) in named {
         if let Some(value) = value {
-            options.insert(key.to_owned(), value.clone());
+            options.insert(key.to_owned(), typed_value(key, value)?);
         }
     }
     for option in &args.options {
@@ -103,9 +123,9 @@ fn list(args: &ListTopicsArgs) -> Result<(), CommandError> {
     write_rows(&mut io::stdout().lock(), Style::detect(args.json), &rows).map_err(CommandError::Output)
 }
 
-fn show(args: &TopicArgs) -> Result<(), CommandError> {
-    let mut client = connect::sign_in(&args.connection)?;
-    let details = find(&mut client, &args.topic, None)?;
+fn show(args: &ShowTopicArgs) -> Result<(), CommandError> {
+    let mut client = connect::sign_in(&args.of.connection)?;
+    let details = find(&mut client, &args.of.topic, None)?;
     let partitions: Vec<PartitionRow> = details.partitions.iter().map(PartitionRow::from).collect();
     let options = details.summary.options.clone();
     let topic = TopicRow::from(&details.summary);
@@ -134,13 +154,17 @@ fn show(args: &TopicArgs) -> Result<(), CommandError> {
 }
 
 fn update(args: &UpdateTopicArgs) -> Result<(), CommandError> {
+    args.name.as_deref().map_or(Ok(()), streams::reachable_name)?;
     let set = [
         ("name", &args.name),
         ("message_expiry", &args.message_expiry),
         ("max_topic_size", &args.max_topic_size),
     ];
-    let set: Options =
-        set.iter().filter_map(|(key, value)| Some(((*key).to_owned(), (*value).clone()?))).collect();
+    let set: Options = set
+        .iter()
+        .filter_map(|(key, value)| Some((*key, value.as_ref()?)))
+        .map(|(key, value)| Ok((key.to_owned(), typed_value(key, value)?)))
+        .collect::<Result<_, CommandError>>()?;
     if set.is_empty() && args.reset.is_empty() {
         return Err(CommandError::Usage("nothing to change: name an option, or --reset one".to_owned()));
     }

@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, Write};
 
 use laneway_client::{Client, NewUser, UserDetails, UserSummary};
-use laneway_wire::Identifier;
 use laneway_wire::permissions::Permissions;
+use laneway_wire::{Identifier, Status};
 use serde::Serialize;
 
 use super::CommandError;
@@ -13,7 +13,8 @@ use super::grants;
 use super::output::{Row, Style, moment_text, write_json, write_rows};
 use super::streams::say;
 use crate::cli::{
-    CreateUserArgs, ListUsersArgs, PermissionsArgs, RenameUserArgs, Target, UserArgs, UsersArgs, UsersCommand,
+    CreateUserArgs, ListUsersArgs, PasswordArgs, PermissionsArgs, RenameUserArgs, ShowUserArgs, Target,
+    UserArgs, UsersArgs, UsersCommand,
 };
 use crate::passwords::random_password;
 
@@ -69,9 +70,9 @@ fn list(args: &ListUsersArgs) -> Result<(), CommandError> {
     write_rows(&mut io::stdout().lock(), Style::detect(args.json), &rows).map_err(CommandError::Output)
 }
 
-fn show(args: &UserArgs) -> Result<(), CommandError> {
-    let mut client = connect::sign_in(&args.connection)?;
-    let details = find(&mut client, &args.user)?;
+fn show(args: &ShowUserArgs) -> Result<(), CommandError> {
+    let mut client = connect::sign_in(&args.of.connection)?;
+    let details = find(&mut client, &args.of.user)?;
     let user = UserRow::from(&details.summary);
     let grants = details.permissions.as_ref().map(grants::texts).unwrap_or_default();
     let mut out = io::stdout().lock();
@@ -92,15 +93,20 @@ fn permissions(args: &PermissionsArgs) -> Result<(), CommandError> {
         false => Some(grants::resolve(&mut client, &args.grants)?),
     };
     client.update_permissions(&identifier(&args.user), permissions)?;
-    say(&format!("user {} may do this now, and nothing else", args.user));
+    let may = if args.none { "has no permissions now" } else { "may do this now, and nothing else" };
+    say(&format!("user {} {may}", args.user));
     Ok(())
 }
 
-fn password(args: &UserArgs) -> Result<(), CommandError> {
+fn password(args: &PasswordArgs) -> Result<(), CommandError> {
+    let UserArgs { user, connection } = &args.of;
     let [current, new] = read_lines::<2>(&mut io::stdin().lock())?;
-    let mut client = connect::sign_in(&args.connection)?;
-    client.change_password(&identifier(&args.user), &current, &new)?;
-    say(&format!("changed the password of user {}", args.user));
+    let mut client = connect::sign_in(connection)?;
+    client.change_password(&identifier(user), &current, &new).map_err(|error| match error.status() {
+        Some(Status::InvalidCredentials) => CommandError::WrongPassword { user: user.to_string() },
+        _ => error.into(),
+    })?;
+    say(&format!("changed the password of user {user}"));
     Ok(())
 }
 
